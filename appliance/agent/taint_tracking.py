@@ -37,7 +37,7 @@ PLACE = "place:project"
 COMMANDS = ("exec", "project")  # profiles that see the project
 SANDBOXED = ("files", "project", "exec")  # profiles of tools that work in a folder
 # What the numbers in results of a group are.
-SUBJECTS = {"planning": "task", "threads": "run", "schedules": "schedule", "cron": "schedule"}
+SUBJECTS = {"planning": "task", "threads": "run", "schedules": "schedule"}
 NUMBERS = ("id", "task", "run", "thread", "schedule")
 HELP = "tool_help"
 TREE = "context_tree"  # shows names and no references

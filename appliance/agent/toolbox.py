@@ -44,7 +44,7 @@ OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that
 MAX_SHOWN = 8  # tools of a role's menu; the others it has are reached through `use`
 LEADING = "tools"  # the group that leads to the others
 BESIDE = ("results",)  # groups that whoever has any tool but one has too: they show the rest of a long result
-ONCE = ("knowledge", "planning", "schedules", "cron", "notes", "memory")  # groups whose effects a second call would only double
+ONCE = ("knowledge", "planning", "schedules", "notes", "memory")  # groups whose effects a second call would only double
 SANDBOXES = ("db", "files", "project", "exec")  # each holds what those before it do
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
@@ -290,7 +290,9 @@ class Toolbox:
 
     def ours(self, names: Iterable[str]) -> tuple[str, ...]:
         """A list of tools and groups as we call them, whoever's names it has; what is barred stays barred."""
-        return tuple(name if name in self._tools else self.manuals.ours(name) for name in names)
+        # A group may have the name that a design gives to one of its tools, such as shell: then all of it is meant.
+        known = {*self._tools, *(found.mark.group for found in self._tools.values())}
+        return tuple(name if name.removeprefix(modes.BAR) in known else self.manuals.ours(name) for name in names)
 
     def adapt(self, name: str, narrow: Callable[[ToolSpec], ToolSpec]) -> None:
         """Have what a model is told of a tool looked over each time: what it may be given changes with the home."""

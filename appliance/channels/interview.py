@@ -34,7 +34,6 @@ from appliance.language.planning import note_plans
 from appliance.language.times import timezones
 from appliance.runtime import paths
 from appliance.runtime.methods import method
-from appliance.runtime.signatures import Range
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)
@@ -88,18 +87,15 @@ class Interview:
         self._set_timezone = set_timezone
         self._guard = threading.Lock()
 
-    @method("interview.next")
-    def next(self) -> InterviewQuestion:
-        """The question that is open, if any."""
-        with self._guard:
-            return self._open_question()
-
     @method("interview.answer")
     def answer(
-        self, text: Annotated[str, Range(0, 4000), "empty leaves the question out; /back goes back, /skip ends them all"]
+        self,
+        text: Annotated[str | None, "empty leaves the question out; /back goes back, /skip ends them all; null only asks"] = None,
     ) -> InterviewQuestion:
-        """Write an answer down; the next question, or the last words."""
+        """Write an answer down; the question that is open then, if any, or the last words."""
         with self._guard:
+            if text is None:
+                return self._open_question()
             given = self._read_given()
             step = next((name for name in QUESTIONS if given is not None and name not in given), "")
             if given is None or not step:

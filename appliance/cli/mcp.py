@@ -179,7 +179,7 @@ def _import_server(way: Any, name: str, entry: dict[str, Any], taken: set[str], 
 def login(args: argparse.Namespace, home: Home) -> int:
     """Log in with the person's browser; where that is another machine, its last address is pasted here."""
     if args.answer:
-        once(home, "mcp.answer", {"server": args.server, "address": args.answer})
+        once(home, "mcp.auth", {"server": args.server, "address": args.answer})
         return show(args, {"server": args.server}, "handed over")
     with connected(home) as way:
         done = way.call("mcp.auth", {"server": args.server}, lambda name, told: _show_address(home, name, told, args.json))
@@ -202,7 +202,7 @@ def _read_answer(home: Home, server: str) -> None:
     line = sys.stdin.readline().strip()
     if line:
         try:
-            once(home, "mcp.answer", {"server": server, "address": line})
+            once(home, "mcp.auth", {"server": server, "address": line})
         except OwlError as error:
             terminal.complain(error)
 
@@ -263,7 +263,7 @@ WORDS = {
     "dry_run": "only show what would be removed",
     "keep_auth": "keep its secrets and its login",
 }
-SEARCH = Verb("search", "tool mcp_search", "query+ --keyword-only --semantic-only --limit", text="search tools for a purpose")
+SEARCH = Verb("search", "tool mcp_list_tools", "query+ --keyword-only --semantic-only --limit", text="search tools for a purpose")
 # fmt: off
 NOUNS = (
     Noun("mcp", "MCP tool servers", (
@@ -283,10 +283,11 @@ NOUNS = (
              helps={"tool": "its name there, as `mcp list` shows it", "arguments": "a JSON object; - reads it from a pipe"}),
         Verb("import-global", text="import servers from another program's configuration", handler=import_servers, adds=_add_import),
         Verb("index", "mcp.index", text="refresh the index of tools", says=_tell_index),
-        Verb("resource", "mcp.resource", "server uri?", text="read a resource of a server; without an address, list them",
-             says=_tell_offered),
-        Verb("prompt", "mcp.prompt", "server name? arguments?", text="fill in a prompt of a server; without a name, list them",
-             says=_tell_offered, reads={"arguments": _parse_texts}, helps={"arguments": "a JSON object of texts"}),
+        Verb("resource", "mcp.read", "server uri=name?", fixed={"kind": "resource"}, says=_tell_offered,
+             text="read a resource of a server; without an address, list them"),
+        Verb("prompt", "mcp.read", "server name? arguments?", fixed={"kind": "prompt"},
+             text="fill in a prompt of a server; without a name, list them", says=_tell_offered,
+             reads={"arguments": _parse_texts}, helps={"arguments": "a JSON object of texts"}),
         Verb("task", "mcp.task", "action server task?", text="long-running tasks of a server",
              says=lambda args, found: json.dumps(found, ensure_ascii=False, indent=2),
              helps={"action": "what to do with them", "task": "its id"}),

@@ -35,8 +35,8 @@ def _tell_prompt(args: argparse.Namespace, size: dict[str, Any]) -> list[str]:
 # fmt: off
 NOUNS = (
     Noun("packet", "show what a model is sent", (
-        Verb("size", "run.packet", text="show the size of each part that would be sent now", says=_tell_size),
-        Verb("show", "run.copy", text="show what the model was sent and answered in a turn", says=_tell_copy,
+        Verb("size", "run.packet", "run", text="show the size of each part that would be sent now", says=_tell_size),
+        Verb("show", "run.packet", "run --turn@0", text="show what the model was sent and answered in a turn", says=_tell_copy,
              adds=takes("--part", default="", choices=["system", "user", "answer", "reasoning"], help="only this text")),
         Verb("compact", "run.compact", text="summarize the older part of a conversation; the originals stay",
              says=lambda args, done: f"{done['covers']} events are now in short:\n{done['summary']}"),

@@ -85,7 +85,27 @@ def _add_password(made: argparse.ArgumentParser) -> None:
 
 def change_group(args: argparse.Namespace, home: Home) -> int:
     """All groups, or one that is made or changed."""
+<<<<<<< HEAD
     return call(args, home, args.verb, parameters(args)) if args.group else call(args, home, GROUPS, {})
+=======
+    if not args.name:
+        found = once(home, "group.list", {})
+        rows = [{"group": name, "members": " ".join(members)} for name, members in found.items()]
+        return show(args, found, table(rows, "group members~", {}, "no groups"))
+    if args.activate and args.deactivate:
+        raise BadInput("--activate and --deactivate contradict each other", hint="give one of them")
+    if args.room:
+        found = once(home, "group.change", {"group": args.name, "room": args.room})
+        return show(args, found, [f"{args.room} is a room of {args.name}"])
+    if args.activate or args.deactivate:
+        found = once(home, "group.change", {"group": args.name, "is_active": args.activate})
+        return show(args, found, [f"{args.name} {'takes messages' if args.activate else 'is deactivated'}"])
+    given = {"group": args.name, "add": args.add, "remove": args.leave, "is_removed": args.remove}
+    changed = once(home, "group.change", given)
+    if args.remove:
+        return show(args, changed, [f"removed group {args.name}"])
+    return show(args, changed, [f"{args.name}: {' '.join(changed['members']) or 'nobody'}"])
+>>>>>>> a7467505 (Make one tool and one method of each deed)
 
 
 def _tell_members(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
@@ -112,13 +132,13 @@ NOUNS = (
         Verb("activate", "people.activate", "person", text="serve a person again",
              says="{name} is served again, with the same addresses, keys, logins and tokens"),
         Verb("link", "people.link", "person address=identity", says=tell_person),
-        Verb("unlink", "people.unlink", "address=identity", text="remove a link", says=tell_person),
+        Verb("unlink", "people.link", "address=identity", text="remove a link", says=tell_person),
         Verb("keys", "people.keys", "person?", text="list ssh keys",
              rows="person fingerprint kind comment~", empty="no keys: owlbox people add-key PERSON KEYFILE adds one"),
-        Verb("add-key", "people.add_key", "person keyfile=key", reads={"keyfile": _read_key},
+        Verb("add-key", "people.key", "person keyfile=key", text="add an ssh key for a person", reads={"keyfile": _read_key},
              helps={"keyfile": "the .pub file of their key; - reads it from a pipe"},
              says="{person} comes in with {fingerprint}\nthey type: ssh owl@this-box"),
-        Verb("remove-key", "people.remove_key", text="remove an ssh key", reads={"key": _read_key},
+        Verb("remove-key", "people.key", "key", text="remove an ssh key", reads={"key": _read_key},
              helps={"key": "its fingerprint as keys shows it, or the beginning of it, or the .pub file"},
              says="{person} does not come in with {fingerprint} any more"),
         Verb("invite", "login.invite", "person?",

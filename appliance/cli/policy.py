@@ -182,7 +182,7 @@ NOUNS = (
              alone="the policy is read at every start; owlbox policy check tests it"),
         Verb("set", "policy.set", "session file=document", text="set a policy for one conversation",
              reads={"file": read_text}, says=_tell_set, helps=SESSION),
-        Verb("unset", "policy.lift", text="remove the policy of a conversation", helps=SESSION,
+        Verb("unset", "policy.set", "session", text="remove the policy of a conversation", helps=SESSION,
              says="session {session} has the policy for all again"),
         Verb("test", "policy.test", "-", text="show what the policy would decide; nothing is started",
              handler=test, adds=_add_test_options, says=_tell_test,

@@ -70,7 +70,8 @@ ONE = (
 NOUNS = (
     Noun("schedule", "schedules and reminders", (
         Verb("add", "tool create_schedule",
-             "name+ --frequency --description --action --mode --role --timezone --notify --tell", helps={"frequency": WHEN},
+             "name+ --frequency --description --action --mode --role --timezone --notify --tell --channel "
+             "--disabled=enabled", helps={"frequency": WHEN},
              text="add a schedule, and show how it was understood"),
         Verb("list", "tool list_schedules", "--enabled --disabled=enabled --status --type --limit --soonest --offset",
              text="list schedules, oldest first", part="schedules", empty="no schedules",
@@ -78,7 +79,7 @@ NOUNS = (
                     "soonest": "next due first"},
              rows="id state=status next=next_ms name~ when=words~"),
         *(Verb(word, f"tool {tool}", text=text) for word, tool, text in ONE),
-        *(Verb(word, "tool enable_schedule", "id", text=text, fixed={"enabled": is_on}) for word, is_on, text in SWITCHES),
+        *(Verb(word, "tool update_schedule", "id", text=text, fixed={"enabled": is_on}) for word, is_on, text in SWITCHES),
         Verb("update", "tool update_schedule", text="change a schedule"),
         Verb("preview", "tool preview_schedule", "frequency+ --timezone", helps={"frequency": WHEN},
              text="show how a time is understood, without adding anything"),
@@ -87,11 +88,12 @@ NOUNS = (
     Noun("cron", "messages to the assistant at exact times", (
         Verb("list", "tool list_schedules", "-", text="all of them", part="schedules", says=_tell_jobs,
              fixed={"type": "cron", "limit": 1000}),
-        Verb("add", "tool cron_add", "name message schedule --channel@cli:local --timezone --disabled=enabled", text="add one",
-             helps={"disabled": "add it switched off"}),
+        Verb("add", "tool create_schedule",
+             "name message=description schedule=frequency --channel@cli:local --timezone --disabled=enabled", text="add one",
+             fixed={"action": "message"}, helps={"disabled": "add it switched off"}),
         Verb("remove", "tool delete_schedule", "id", text="remove one", handler=remove_job, helps=JOB),
-        Verb("enable", "tool enable_schedule", "id", text="enable one", fixed={"enabled": True}, helps=JOB),
-        Verb("disable", "tool enable_schedule", "id", text="disable one", fixed={"enabled": False}, helps=JOB),
+        Verb("enable", "tool update_schedule", "id", text="enable one", fixed={"enabled": True}, helps=JOB),
+        Verb("disable", "tool update_schedule", "id", text="disable one", fixed={"enabled": False}, helps=JOB),
     )),
     Verb("remind", "tool remind", "text+ --when --timezone", handler=show_reminder,
          text="set a reminder: owlbox remind call the plumber tomorrow at noon", helps={"text": "what, and when"}),

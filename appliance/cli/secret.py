@@ -121,7 +121,7 @@ def _new_passphrase() -> str:
 
 def expire_secret(args: argparse.Namespace, home: Home) -> int:
     """Let one end."""
-    done = once(home, "secret.expire", {"name": args.name, **_parse_end(args.when, is_past_fine=True)})
+    done = once(home, "secret.set", {"name": args.name, **_parse_end(args.when, is_past_fine=True)})
     end = done["expires_ms"]
     return show(args, done, [f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}"])
 
@@ -188,9 +188,9 @@ NOUNS = (
         Verb("set", text="store a secret; the value comes from a prompt or a pipe",
              handler=store_secret, adds=_add_value),
         Verb("show", text="show one, without its value", handler=show_secret, adds=_add_shown),
-        Verb("rm", "secret.remove", text="delete a secret", says="{name} is gone", helps={"name": NAME}),
+        Verb("rm", "secret.remove", "name", text="delete a secret", says="{name} is gone", helps={"name": NAME}),
         Verb("expire", text="set when a secret expires", handler=expire_secret, adds=_add_end),
-        Verb("purge", "secret.purge", text="delete expired secrets", says=_tell_purged),
+        Verb("purge", "secret.remove", "-", text="delete expired secrets", says=_tell_purged),
         Verb("rotate", text="encrypt all secrets with a new key", handler=rotate,
              adds=takes("--to", default="", choices=["file", "passphrase", "credential"], help="kind of the new key")),
         Verb("unlock", text="enter the passphrase of the vault", handler=unlock),

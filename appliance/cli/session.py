@@ -107,7 +107,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
         raise BadInput("name one session, or a folder for all", hint="owlbox session export ID, or --all DIR")
     with connected(home) as way:
         if args.id:
-            return write_stream(way, "session.export", args.id, args.output)
+            return write_stream(way, {"id": args.id}, args.output)
         made = []
         Path(args.all).mkdir(mode=0o700, parents=True, exist_ok=True)
         known: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
             folder = Path(args.all) / quote(found["context"], safe="@.")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = folder / f"{quote(found['id'], safe='@.')}{SUFFIX}"
-            write_stream(way, "session.export", found["id"], str(path))
+            write_stream(way, {"id": found["id"]}, str(path))
             made.append(str(path))
     return show(args, made, "\n".join(made) or "no sessions")
 
@@ -125,18 +125,18 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
 def thread_export(args: argparse.Namespace, home: Home) -> int:
     """Write one thread."""
     with connected(home) as way:
-        return write_stream(way, "thread.export", args.id, args.output)
+        return write_stream(way, {"thread": args.id}, args.output)
 
 
-def write_stream(way: Reach, method: str, ref: str, path: str) -> int:
-    """What a method streams, to standard output or whole into a private file, or not at all."""
+def write_stream(way: Reach, what: dict[str, Any], path: str) -> int:
+    """An export of a session or a thread, to standard output or whole into a private file, or not at all."""
     if not path:
 
         def write(name: str, value: dict[str, Any]) -> None:
             if name == "line":
                 print(fitting(value["text"], sys.stdout), end="")
 
-        way.call(method, {"id": ref}, write)
+        way.call("session.export", what, write)
         return 0
     target = Path(path)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def write_stream(way: Reach, method: str, ref: str, path: str) -> int:
                 if name == "line":
                     file.write(value["text"])
 
-            way.call(method, {"id": ref}, keep)
+            way.call("session.export", what, keep)
             with paths.naming(target):
                 file.flush()
                 os.fsync(file.fileno())
@@ -251,7 +251,7 @@ def _tell_tree(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[st
 
 
 def _tell_aborted(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
-    return [f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}"]
+    return [f"stops {done['run']}" if done["stopped"] else f"nothing is being answered in {done['run']}"]
 
 
 def _read_settings(text: str) -> dict[str, Any]:
@@ -322,8 +322,9 @@ NOUNS = (
         Verb("follow", text="show a thread as it grows, until it ends or Ctrl+C",
              handler=thread_follow, adds=_add_follow),
         Verb("tree", "run.tree", text="show all branches and forks of a thread", says=_tell_tree),
-        Verb("abort", "run.abort", text="stop the current answer; queued messages follow", says=_tell_aborted),
-        Verb("rename", "run.rename", text="rename a thread", says="{alias} ({id})"),
+        Verb("abort", "run.stop", "run", text="stop the current answer; queued messages follow", fixed={"is_queue_kept": True},
+             says=_tell_aborted),
+        Verb("rename", "run.config", "run alias", text="rename a thread", says="{alias} ({id})"),
         Verb("inject", "run.inject", "run text+", text="tell a thread something, even while it is answering",
              says="handed in to {run}", helps={"text": "what is said"}),
         Verb("fork", "run.fork", "run --at=seq --name=alias", text="start a new thread from here",
@@ -342,9 +343,12 @@ NOUNS = (
                     "after": "created after this, such as 2026-11-22", "before": "created before this"},
              rows="session=id state=status messages since=created_ms last_active=last_active_ms of=context~"),
         Verb("view", "session.view", text="one session and its threads", says=_tell_session),
-        Verb("archive", "session.archive", says="{id} is {status}"),
-        Verb("resume", "session.resume", says="{id} is {status}"),
-        Verb("close", "session.close", text="close a session: it takes no more messages", says="{id} is {status}",
+        Verb("archive", "session.change", "id", text="archive a session until somebody writes in it", fixed={"status": "archived"},
+             says="{id} is {status}"),
+        Verb("resume", "session.change", "id", text="make a session active again", fixed={"status": "active"},
+             says="{id} is {status}"),
+        Verb("close", "session.change", "id --final=is_final", text="close a session: it takes no more messages",
+             fixed={"status": "closed"}, says="{id} is {status}",
              helps={"final": "close even your own session"}),
         Verb("delete", "session.delete", says="deleted session {id} with {events} events"),
         Verb("export", text="export a session as JSON lines", handler=session_export, adds=_add_output),

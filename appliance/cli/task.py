@@ -38,8 +38,8 @@ NOUNS = (
         Verb("list", "tool list_tasks", part="tasks", rows="id state=status priority created=created_ms name~", empty="no tasks",
              cells={"status": _describe_state}),
         Verb("view", "tool view_task"),
-        Verb("reset", "tool reset_task"),
-        Verb("cancel", "tool cancel_task"),
-        Verb("done", "tool finish_task"),
+        Verb("reset", "tool update_task", "id", text="begin a task anew", fixed={"status": "pending"}),
+        Verb("cancel", "tool update_task", "id", text="give a task up, even one at work", fixed={"status": "cancelled"}),
+        Verb("done", "tool update_task", "id", text="mark a task as done by yourself", fixed={"status": "complete"}),
     )),
 )

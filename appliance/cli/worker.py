@@ -124,8 +124,9 @@ NOUNS = (
                     "claims": lambda one: "; ".join(
                         f"task {c['task']} ({c['name']}), thread {c['run'] or 'none yet'}" for c in one["claims"]),
                     "log": lambda one: one["log"] or "none: it runs in the foreground"}),
-        Verb("stop", "worker.stop", says=_tell_stopped),
-        Verb("kill", "worker.kill", says="worker {id} was killed"),
+        Verb("stop", "worker.stop", "id", says=_tell_stopped),
+        Verb("kill", "worker.stop", "id", text="kill a worker; its task is pending again", fixed={"is_forced": True},
+             says="worker {id} was killed"),
         Verb("log", "worker.log", "id", text="show the end of a worker's log", says=_tell_log),
         Verb("reap", "worker.reap", text="free the tasks of dead workers", says=_tell_dead),
     )),

@@ -69,7 +69,7 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
     """
     asked: dict[str, Any] = {}
     try:
-        asked = reach.call("interview.next")
+        asked = reach.call("interview.answer")
         while asked["text"]:
             if asked["note"]:
                 say(asked["note"], aside)
@@ -191,9 +191,10 @@ def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str | N
     elif word == "/resume" and rest:
         return retell(reach, rest.strip(), aside)
     elif word == "/skills":
-        for one in reach.call("skill.offers"):
-            say_line(f"{one['usage']}  {one['description']}", aside)
-    elif any(word == f"/{one['name']}" for one in reach.call("skill.offers")):
+        for one in reach.call("skill.list"):
+            if not one["is_reserved"]:
+                say_line(f"{one['usage']}  {one['description']}", aside)
+    elif any(word == f"/{one['name']}" and not one["is_reserved"] for one in reach.call("skill.list")):
         return None
     else:
         say(f"unknown command {word}; /help lists commands, /skills what else can be called", aside)

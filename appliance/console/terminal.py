@@ -208,7 +208,7 @@ def announce(reach: Reach, aside: TextIO | None) -> list[dict[str, Any]]:
     Without `aside` they are only returned, for a caller that shows them. Trouble with them keeps nobody from talking.
     """
     try:
-        waiting: list[dict[str, Any]] = reach.call("notice.waiting")
+        waiting: list[dict[str, Any]] = reach.call("notice.list", {"is_waiting": True})
         for one in waiting if aside is not None else ():
             text = one["text"] if len(one["text"]) <= NOTICE_CHARS else f"{one['text'][:NOTICE_CHARS].rstrip()} …"
             where = f"  (owlbox thread view {one['run']})" if one["run"] and text != one["text"] else ""

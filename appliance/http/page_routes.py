@@ -63,7 +63,7 @@ class LoginRoutes:
         given = request.json()
         about = {"agent": request.header("user-agent")[:200], "address": request.address}
         if "invite" in given:
-            made = self._core.call("login.redeem", {"invite": _text(given, "invite"), **about})
+            made = self._core.call("login.enter", {"invite": _text(given, "invite"), **about})
         else:
             known = {"name": _text(given, "person"), "password": _text(given, "password")}
             made = self._core.call("login.enter", {**known, **about})

@@ -50,6 +50,10 @@ class Documents:
         """A document with its front matter; NotFound when there is none."""
         return self._read_existing(self._document_path(name))
 
+    def exists(self, name: str) -> bool:
+        """Whether there is a document of this name."""
+        return self._document_path(name).exists()
+
     def ref(self, name: str) -> str:
         """The reference of a document."""
         return ref_of(self._box, self._document_path(name))
@@ -73,7 +77,7 @@ class Documents:
         front = {LOADING: loading, MODIFICATION: True}
         self._require_open(path, front, is_own=True)
         if path.exists():
-            raise Conflict(f"there is a document {name}", hint="document_edit changes lines of it")
+            raise Conflict(f"there is a document {name}", hint="document_write changes lines of it")
         head = f"{FENCE}\n{LOADING}: {loading}\n{MODIFICATION}: true\n{FENCE}\n\n"
         self._put_document(path, f"{head}{content.rstrip()}\n", run, is_vouched=is_vouched)
         return path
@@ -152,7 +156,9 @@ class Documents:
         if not path.is_file() or any(one.is_symlink() for one in (path, *path.parents) if one.is_relative_to(self._box)):
             raise NotFound(f"no note {name}", hint="write_note makes a new one")
         if path in prompt_documents.listing(self._box) or parts[0] in (prompt_documents.ROLES, SKILLS):
-            raise Refused(f"{bare} is not a note but a document that prompts are made of", hint="document_edit changes lines of it")
+            raise Refused(
+                f"{bare} is not a note but a document that prompts are made of", hint="document_write changes lines of it"
+            )
         return path
 
     def _document_path(self, name: str) -> Path:

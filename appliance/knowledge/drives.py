@@ -140,7 +140,7 @@ class Drives:
             entry = self._entries.find(path, scope=self._scope)
             stored = entry.path if entry else stored
         if not self.is_visible(stored, is_model):
-            raise NotFound(f"no drive {scheme_of(stored)}", hint="context_list_drives shows what there is")
+            raise NotFound(f"no drive {scheme_of(stored)}", hint="context_tree shows what there is")
         return stored, self._entries.find(stored, scope=self._scope) if locator_of(stored) else None
 
     def item(self, path: str, drive: str = "", *, is_model: bool = False) -> Entry:
@@ -231,7 +231,7 @@ class Drives:
             return NotFound(f"{display(path)} is a folder", hint=f"it holds {', '.join(display(child.path) for child in inside)}")
         if reason := self._why_unread(path):
             return NotFound(f"{display(path)} could not be read: {reason}", hint="its file is in the folder")
-        hint = f"nearby: {', '.join(near)}" if near else "context_list_drives shows what there is"
+        hint = f"nearby: {', '.join(near)}" if near else "context_tree shows what there is"
         return NotFound(f"no {kind} {display(path)}", hint=hint)
 
     def size(self, path: str, *, is_recursive: bool = True) -> DriveSize:

@@ -318,30 +318,22 @@ class Hub:
         texts = [one.get("description") or one.get("title") or "" for one in found]
         return {"server": server, "text": "", "offers": [{"name": name, "about": text} for name, text in zip(names, texts)]}
 
-    @method("mcp.resource", access="all", is_long=True)
-    def resource(
-        self, server: Name, uri: Annotated[str, "its address; without one those there are are listed"] = ""
-    ) -> dict[str, Any]:
-        """The text of a resource."""
-        if not uri:
-            return self._list_offers(server, "resources", "templates")
-        found = self._pick_server(server)
-        text = content.resource(self._ask_bridge(found, "resource", {"uri": uri}, found.keys.timeout_s))
-        return {"server": server, "uri": uri, "text": text}
-
-    @method("mcp.prompt", access="all", is_long=True)
-    def prompt(
+    @method("mcp.read", access="all", is_long=True)
+    def read(
         self,
         server: Name,
-        name: Annotated[str, "its name there; without one those there are are listed"] = "",
-        arguments: dict[str, str] | None = None,
+        kind: Literal["resource", "prompt"],
+        name: Annotated[str, "its name there, or a resource's address; without one those there are are listed"] = "",
+        arguments: Annotated[dict[str, str] | None, "of a prompt"] = None,
     ) -> dict[str, Any]:
-        """A prompt of a server, filled in."""
+        """The text of a resource, or of a prompt, filled in."""
+        is_prompt = kind == "prompt"
         if not name:
-            return self._list_offers(server, "prompts")
+            return self._list_offers(server, *(("prompts",) if is_prompt else ("resources", "templates")))
         found = self._pick_server(server)
-        text = content.prompt(self._ask_bridge(found, "prompt", {"name": name, "arguments": arguments or {}}, found.keys.timeout_s))
-        return {"server": server, "name": name, "text": text}
+        asked = {"name": name, "arguments": arguments or {}} if is_prompt else {"uri": name}
+        told = self._ask_bridge(found, kind, asked, found.keys.timeout_s)
+        return {"server": server, "name": name, "text": content.prompt(told) if is_prompt else content.resource(told)}
 
     @method("mcp.task", access="all", is_long=True)
     def task(self, server: Name, action: Literal["list", "get", "result", "cancel"], task: str = "") -> dict[str, Any]:
@@ -425,9 +417,15 @@ class Hub:
         return {"name": name, "removed": lines, "is_dry_run": False}
 
     @method("mcp.auth", is_long=True)
-    def log_in_caller(self, server: Name, *, call: Call) -> dict[str, Any]:
+    def log_in_caller(
+        self,
+        server: Name,
+        address: Annotated[str, "for a login that waits: where it led, if it could not come back to this machine by itself"] = "",
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
         """Log in to a server; tells `mcp.authorize` with the address that a person has to open."""
-        return self.login(server, call.notify)
+        return self.answer(server, address) if address else self.login(server, call.notify)
 
     def login(self, name: str, listen: Listen) -> dict[str, Any]:
         """Log in to a server with a person's help, who is told an address; keeps what that brings in the vault."""
@@ -441,9 +439,8 @@ class Hub:
         self._given.ferry.call("close", {"name": name}, deadline_s=30)
         return {**told["value"], "is_needed": True}
 
-    @method("mcp.answer")
-    def answer(self, server: Name, address: str) -> dict[str, Any]:
-        """The address to which a login led, where it could not come back to this machine by itself."""
+    def answer(self, server: str, address: str) -> dict[str, Any]:
+        """Hand over the address to which a login led, where it could not come back to this machine by itself."""
         self._given.ferry.call("answer", {"name": server, "address": address}, deadline_s=30)
         return {"server": server}
 

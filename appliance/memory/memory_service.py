@@ -65,23 +65,18 @@ class MemoryService:
         tag: str = "",
         least_importance: Annotated[int, Range(1, 10)] = 1,
         limit: Annotated[int, Range(1, 10_000)] = 100,
+        query: Annotated[str, "words"] = "",
     ) -> list[MemoryLine]:
-        """List memories, newest first."""
+        """List memories, newest first, or those that some words find, best first."""
         found: list[MemoryLine] = []
         for one in self._owners(call, owner):
             refs = self._memories.refs(one)
             records = self._memories.list_records(one, topic=topic, kind=kind, tag=tag, least_importance=least_importance)
+            if query:
+                fitting = {record.id for record in records}
+                records = [record for record in self._memories.search(one, query, limit) if record.id in fitting]
             found += [MemoryLine(ref=refs[record.id], record=record) for record in records]
-        return sorted(found, key=lambda line: -line["record"].updated_ms)[:limit]
-
-    @method("memory.search", access="all")
-    def search(self, call: Call, query: str, owner: Owner = "", limit: Annotated[int, Range(1, 100)] = 10) -> list[MemoryLine]:
-        """Search memories."""
-        found: list[MemoryLine] = []
-        for one in self._owners(call, owner):
-            refs = self._memories.refs(one)
-            found += [MemoryLine(ref=refs[record.id], record=record) for record in self._memories.search(one, query, limit)]
-        return found[:limit]
+        return (found if query else sorted(found, key=lambda line: -line["record"].updated_ms))[:limit]
 
     @method("memory.view", access="all")
     def view(self, call: Call, key: Key, owner: Owner = "") -> MemoryFile:

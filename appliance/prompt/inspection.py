@@ -47,12 +47,17 @@ class PacketInspector:
         self._role_of = role_of
 
     @method("run.packet", access="own")
-    def size(self, run: Named) -> dict[str, Any]:
+    def size(
+        self, run: Named, turn: Annotated[int, Range(-1, 10_000_000), "what was sent then: its number, 0 the newest; -1 none"] = -1
+    ) -> dict[str, Any]:
         """The parts of the packet that would be sent now, with their sizes; changes nothing.
 
-        `tokens` and `table` count tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
+        With a turn what its model was sent and said, word for word, where `runs.copies` keeps that. `tokens` and `table` count
+        tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
         """
         found = self._runs.get(run)
+        if turn >= 0:
+            return self._copy(found.id, turn)
         scene = self._scene_of_run(found)
         with visibility.showing(self._runs.context_of(found.id)):
             packet = self._packets.assemble(scene)
@@ -72,12 +77,7 @@ class PacketInspector:
             "telemetry": telemetry(self._runs.turns(found.id)),
         }
 
-    @method("run.copy", access="own")
-    def copy(
-        self, run: Named, turn: Annotated[int, Range(0, 10_000_000), "number of the turn; 0 is the newest"] = 0
-    ) -> dict[str, Any]:
-        """What a turn's model was sent and said, word for word, where `runs.copies` keeps that."""
-        known = self._runs.get(run).id
+    def _copy(self, known: str, turn: int) -> dict[str, Any]:
         turns = self._copies.turns(known)
         if not turns:
             hint = 'by default only those of run.ask and run.act are: runs.copies = "all" keeps all from now on'

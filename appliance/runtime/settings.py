@@ -196,7 +196,9 @@ class DelegationSettings(Keys):
     """Work that one run hands to another."""
 
     retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
-    spawn: bool = setting(False, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled", mark="restart")
+    spawn: bool = setting(
+        False, "Offer `delegate` with `priority` `collect` (`spawn`), and `spawn_await`.", seed="S spawn.enabled", mark="restart"
+    )
 
 
 class Orchestrator(Keys):

@@ -24,9 +24,10 @@ from appliance.secrets.encryption import post
 
 LOG = logging.getLogger(__name__)
 PREFIX = "secret:"
-CHANGING = ("secret.set", "secret.remove", "secret.purge", "secret.unlock")
+CHANGING = ("secret.set", "secret.remove", "secret.unlock")
 
 Name = Annotated[str, Range(1, 80), "its name, such as llm/openai"]
+Which = Annotated[str, Range(0, 80), "its name; empty: all that have expired"]
 Sealed = Annotated[str, "sealed for the broker's letterbox"]
 End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
 Lasts = Annotated[int | None, "in place of that: for how many milliseconds from now, whatever the clock is set to meanwhile"]
@@ -53,24 +54,14 @@ class VaultClient:
         return found | {"secrets": [{**one, "value": HIDDEN} for one in found["secrets"]]}
 
     @method("secret.set")
-    def set(self, name: Name, sealed: Sealed, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
+    def set(self, name: Name, sealed: Sealed = "", expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
         """Keep a value, in place of the one before."""
         return dict(self._forward_call("secret.set", name=name, sealed=sealed, expires_ms=expires_ms, lasts_ms=lasts_ms))
 
     @method("secret.remove")
-    def remove(self, name: Name) -> dict[str, Any]:
-        """Forget a secret."""
+    def remove(self, name: Which = "") -> dict[str, Any]:
+        """Forget a secret, or all that have expired; the names."""
         return dict(self._forward_call("secret.remove", name=name))
-
-    @method("secret.expire")
-    def expire(self, name: Name, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
-        """Let a secret end at a time, after a while, or never."""
-        return dict(self._forward_call("secret.expire", name=name, expires_ms=expires_ms, lasts_ms=lasts_ms))
-
-    @method("secret.purge")
-    def purge(self) -> dict[str, Any]:
-        """Remove what has expired; the names."""
-        return dict(self._forward_call("secret.purge"))
 
     @method("secret.rotate")
     def rotate(

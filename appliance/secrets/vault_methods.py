@@ -19,6 +19,7 @@ from appliance.secrets.vault import HANDED, KINDS, OWN, Kind, Vault
 
 LOG = logging.getLogger(__name__)
 Name = Annotated[str, Range(1, 80), "its name, such as llm/openai"]
+Which = Annotated[str, Range(0, 80), "its name; empty: all that have expired"]
 Sealed = Annotated[str, "sealed for the address that secret.address gives"]
 End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
 Lasts = Annotated[int | None, "in place of that: for how many milliseconds from now, whatever the clock is set to meanwhile"]
@@ -43,31 +44,23 @@ class Custody:
         return {"secrets": [to_plain(secret) for secret in self._vault.listing()], **self._vault.status()}
 
     @method("secret.set")
-    def set(self, call: Call, name: Name, sealed: Sealed, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
-        """Keep a value, in place of the one before."""
+    def set(self, call: Call, name: Name, sealed: Sealed = "", expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
+        """Keep a value, in place of the one before; without one let the one there is end at a time, after a while, or never."""
+        if not sealed:
+            end_ms = self._vault.expire(name, expires_ms, lasts_ms)
+            LOG.info("secret expires", extra={"secret": name, "at_ms": end_ms})
+            return {"name": name, "expires_ms": end_ms}
         is_new = self._vault.set(name, self._letterbox.open(sealed, f"set {name}"), expires_ms, lasts_ms)
         LOG.info("secret set" if is_new else "secret kept", extra={"secret": name})
         return {"name": name, "is_changed": is_new}
 
     @method("secret.remove")
-    def remove(self, call: Call, name: Name) -> dict[str, Any]:
-        """Forget a secret."""
-        self._vault.remove(name)
-        LOG.info("secret removed", extra={"secret": name})
-        return {"name": name}
-
-    @method("secret.expire")
-    def expire(self, call: Call, name: Name, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
-        """Let a secret end at a time, after a while, or never."""
-        end_ms = self._vault.expire(name, expires_ms, lasts_ms)
-        LOG.info("secret expires", extra={"secret": name, "at_ms": end_ms})
-        return {"name": name, "expires_ms": end_ms}
-
-    @method("secret.purge")
-    def purge(self, call: Call) -> dict[str, Any]:
-        """Remove what has expired; the names."""
-        gone = self._vault.purge()
-        LOG.info("expired secrets removed", extra={"secrets": gone})
+    def remove(self, call: Call, name: Which = "") -> dict[str, Any]:
+        """Forget a secret, or all that have expired; the names."""
+        gone = [name] if name else self._vault.purge()
+        if name:
+            self._vault.remove(name)
+        LOG.info("secrets removed", extra={"secrets": gone})
         return {"removed": gone}
 
     @method("secret.rotate")

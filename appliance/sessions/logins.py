@@ -120,10 +120,7 @@ class Logins:
 
     # -- for the process that serves the page -------------------------------------------------------
 
-    @method("login.redeem", access="all")
-    def redeem_invite(
-        self, invite: Annotated[str, Range(1, 128), "as it was sent"], agent: Agent = "", address: Where = "", *, call: Call
-    ) -> StartedLogin:
+    def redeem_invite(self, invite: str, agent: str = "", address: str = "", *, call: Call) -> StartedLogin:
         """Begin a session with an invite, which holds no longer then."""
         address = self._address_of(call, address)
         attempt = self._attempts.begin([("invite", network_of(address))])
@@ -139,14 +136,17 @@ class Logins:
     @method("login.enter", access="all")
     def enter_password(
         self,
-        name: Annotated[str, Range(1, 128), "of the person"],
-        password: Annotated[str, Range(1, 512)],
+        name: Annotated[str, Range(0, 128), "of the person"] = "",
+        password: Annotated[str, Range(0, 512)] = "",
         agent: Agent = "",
         address: Where = "",
+        invite: Annotated[str, Range(0, 128), "in place of both, as it was sent; it holds no longer then"] = "",
         *,
         call: Call,
     ) -> StartedLogin:
-        """Begin a session with a password."""
+        """Begin a session with a name and a password, or with an invite."""
+        if invite:
+            return self.redeem_invite(invite, agent, address, call=call)
         person, address = name, self._address_of(call, address)
         where = network_of(address)
         keys = [

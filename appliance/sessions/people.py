@@ -220,30 +220,6 @@ class People:
         )
         return [Room(str(c), str(r), str(label), str(g), bool(on)) for c, r, label, g, on in self._store.rows(sql, (MOST,))]
 
-    @method("group.activate")
-    def activate_group(
-        self, group: GroupName, is_active: Annotated[bool, "false: it keeps what it has and takes no messages"] = True
-    ) -> dict[str, Any]:
-        """Let a group's rooms be heard, or not any more."""
-        with self._store.write(durable=True) as execute:
-            sql = "UPDATE groups SET deactivated_ms = IIF(?1, NULL, COALESCE(deactivated_ms, ?2)) WHERE name = ?3 RETURNING 1"
-            if not execute(sql, (is_active, now_ms(), group)):
-                raise NotFound(f"no group {group}", hint="owlbox people group lists them")
-        return {"group": group, "is_active": is_active}
-
-    @method("group.room")
-    def assign_room(
-        self, group: GroupName, room: Annotated[str, "CHANNEL/ROOM, such as matrix/!abc:example.org"]
-    ) -> dict[str, Any]:
-        """Say that a room of a channel is this group's, made when missing. What was said before stays where it is."""
-        channel, place = _split_identity(room)
-        _check_name(group, "group")
-        with self._store.write(durable=True) as execute:
-            execute("INSERT INTO groups (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
-            sql = "INSERT INTO rooms VALUES (?1, ?2, ?3, '', ?4) ON CONFLICT (channel, room) DO UPDATE SET group_name = ?3"
-            execute(sql, (channel, place, group, now_ms()))
-        return {"group": group, "room": room}
-
     # -- what an admin does -------------------------------------------------------------------------
 
     @method("people.list")
@@ -302,8 +278,12 @@ class People:
         return self._described(person)
 
     @method("people.link")
-    def link_identity(self, identity: Address, person: PersonName) -> Person:
-        """Link an address to a person."""
+    def link_identity(
+        self, identity: Address, person: Annotated[str, "the person's name; empty takes the link back"] = ""
+    ) -> Person:
+        """Link an address to a person, or take that back: what is written from there belongs to a person of its own again."""
+        if not person:
+            return self._unlink_identity(identity)
         channel, address = _split_identity(identity)
         self._require_person(person)
         with self._store.write(durable=True) as execute:
@@ -315,9 +295,7 @@ class People:
                 execute(sql, (channel, address, person, now_ms()))
         return self._described(person)
 
-    @method("people.unlink")
-    def unlink_identity(self, identity: Address) -> Person:
-        """Take back a link; what is written from there belongs to a person of its own again."""
+    def _unlink_identity(self, identity: str) -> Person:
         channel, address = _split_identity(identity)
         with self._store.write(durable=True) as execute:
             rows = execute("DELETE FROM identities WHERE channel = ? AND address = ? RETURNING person", (channel, address))
@@ -343,15 +321,25 @@ class People:
         add: Annotated[Sequence[str], "persons who join"] = (),
         remove: Annotated[Sequence[str], "persons who leave"] = (),
         is_removed: Annotated[bool, "remove the group itself"] = False,
+        room: Annotated[str, "a room that is this group's from now on: CHANNEL/ROOM, such as matrix/!abc:example.org"] = "",
+        is_active: Annotated[bool | None, "false: it keeps what it has and takes no messages"] = None,
     ) -> dict[str, Any]:
-        """Make a group, let persons join and leave it, or remove it; who is in it then."""
+        """Make a group, let persons join and leave it, give it a room, let it be heard or not, or remove it; who is in it then."""
         _check_name(group, "group")
+        place = _split_identity(room) if room else None
         with self._store.write(durable=True) as execute:
+            if is_active is not None:
+                sql = "UPDATE groups SET deactivated_ms = IIF(?1, NULL, COALESCE(deactivated_ms, ?2)) WHERE name = ?3 RETURNING 1"
+                if not execute(sql, (is_active, now_ms(), group)):
+                    raise NotFound(f"no group {group}", hint="owlbox people group lists them")
             if is_removed:
                 if not execute("DELETE FROM groups WHERE name = ? RETURNING 1", (group,)):
                     raise NotFound(f"no group {group}", hint="owlbox people group lists them")
                 return {"group": group, "members": []}
             execute("INSERT INTO groups (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
+            if place:
+                sql = "INSERT INTO rooms VALUES (?1, ?2, ?3, '', ?4) ON CONFLICT (channel, room) DO UPDATE SET group_name = ?3"
+                execute(sql, (*place, group, now_ms()))
             for person in add:
                 self._require_person(person)
                 execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (person, group))

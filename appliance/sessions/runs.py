@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict as struct_asdict
@@ -21,7 +21,6 @@ from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy.taint_marks import Marks
 from appliance.records import Event, Image, Inbound, Message, RunSettings, from_plain, to_plain
-from appliance.runtime.methods import method
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
 from appliance.sessions.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Turns
@@ -207,14 +206,8 @@ class Runs(Turns):
         """The runs that were forked off a run, oldest first."""
         return [_run_from_row(row) for row in self._select_runs("parent = ?1", run, limit=100_000)]
 
-    @method("run.rename", access="own")
-    def rename(
-        self,
-        run: Annotated[str, "its name or id, or the beginning or end of the id"],
-        alias: Annotated[str, "letters, digits and _"],
-    ) -> Run:
-        """Give a run another name; its id stays."""
-        # Conflict when the name is taken.
+    def rename(self, run: str, alias: str) -> Run:
+        """Give a run another name; its id stays. Conflict when the name is taken."""
         found = self.get(run)
         if alias != found.alias:
             with self._store.write() as execute:

@@ -24,7 +24,7 @@ from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.sessions.logins import LoginsEnded
-from appliance.sessions.people import People, PersonActivated, PersonName
+from appliance.sessions.people import People, PersonActivated
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -42,8 +42,7 @@ MIN_RSA_BITS = 2048
 MAX_COMMENT = 60
 HEAD = "# Written by Owlbox from its list of keys (owlbox people keys); what is written here by hand is lost.\n"
 GIVE = "give the line of the .pub file, such as ~/.ssh/id_ed25519.pub"
-PublicKey = Annotated[str, Range(1, 16_384), "the line of a .pub file"]
-WhichKey = Annotated[str, Range(1, 16_384), "its fingerprint, SHA256:..., or the beginning of it, or the line of the .pub file"]
+WhichKey = Annotated[str, Range(1, 16_384), "a line of a .pub file; to remove one also its fingerprint, or the beginning of it"]
 
 
 class SshKey(Struct, frozen=True):
@@ -87,9 +86,17 @@ class SshKeys:
         """The keys with which people come over ssh, by person."""
         return [SshKey(print_, name, kind, comment) for print_, name, kind, _, comment in self._rows() if person in ("", name)]
 
-    @method("people.add_key")
-    def add_key(self, person: PersonName, key: PublicKey) -> SshKey:
-        """Add an ssh key for a person; creates the person if needed. Refused when it is another's."""
+    @method("people.key")
+    def change_key(
+        self,
+        key: WhichKey,
+        person: Annotated[str, "who comes in with it; empty removes it"] = "",
+    ) -> SshKey:
+        """Add an ssh key for a person, who is created if needed, or let nobody in with it any more. Refused if another has it."""
+        return self.add_key(person, key) if person else self.remove_key(key)
+
+    def add_key(self, person: str, key: str) -> SshKey:
+        """Add an ssh key for a person; creates the person if needed."""
         found = parse_key(key)
         given = {"kind": found.kind, "key": found.data, "comment": found.comment}
         with self._store.write(durable=True):
@@ -100,8 +107,7 @@ class SshKeys:
         self.write_file()
         return SshKey(found.fingerprint, person, found.kind, found.comment)
 
-    @method("people.remove_key")
-    def remove_key(self, key: WhichKey) -> SshKey:
+    def remove_key(self, key: str) -> SshKey:
         """Let nobody in with a key any more, and hang up on whoever came with it."""
         wanted = key.strip()
         if not wanted.startswith("SHA256:"):
@@ -111,7 +117,7 @@ class SshKeys:
         if len(exact) != 1:
             problem = f"{len(fits)} keys begin with {wanted}" if fits else f"no key {wanted}"
             raise NotFound(problem, hint="owlbox people keys shows them")
-        self._people.unlink_identity(f"{CHANNEL}/{exact[0].fingerprint}")
+        self._people.link_identity(f"{CHANNEL}/{exact[0].fingerprint}")
         self._ledger.note("ssh_key_removed", actor=f"user:{exact[0].person}", detail={"key": exact[0].fingerprint})
         self.write_file()
         self._events.publish(LoginsEnded((exact[0].fingerprint,)))

@@ -28,6 +28,7 @@ from appliance.records import Part
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.skills import ranking
+from appliance.skills.arguments import has_placeholders, usage_of
 from appliance.skills.skill_file import FILE, SCRIPTS, Skill, name_of, parse_skill
 from appliance.skills.skill_records import SkillRecord, SkillRecords
 from appliance.store import visibility
@@ -89,6 +90,8 @@ class SkillLine(msgspec.Struct, frozen=True):
     source: str
     notes: tuple[str, ...] = ()  # lines of its front matter that were read as text
     is_to_prepare: bool = False  # trusted, and its scripts declare packages or variables
+    usage: str = ""  # how it is called as `/name`
+    waits: bool = False  # it takes words after its name
 
 
 class LoadCounts(msgspec.Struct, frozen=True):
@@ -315,6 +318,8 @@ class SkillCatalog:
             source=record.source,
             notes=skill.notes,
             is_to_prepare=bool(skill.packages or skill.script_env) and self.is_trusted(one),
+            usage=usage_of(skill),
+            waits=bool(skill.arguments) or has_placeholders(skill),
         )
 
     @method("skill.list", access="all")

@@ -55,7 +55,7 @@ def write_skill(
     place = find_place(folder, wanted)
     if place and not is_overwriting:
         raise Conflict(
-            f"there is a skill {wanted} already", hint="change it with skill_edit, or overwrite it", outcome="path_conflict"
+            f"there is a skill {wanted} already", hint="change lines of it with patches, or overwrite it", outcome="path_conflict"
         )
     text = compose(wanted, description, body, arguments)
     target = place or f"{wanted}/SKILL.md"

@@ -21,7 +21,7 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.skills import editing, front_matter
-from appliance.skills.arguments import has_placeholders, render, short_form, usage_of
+from appliance.skills.arguments import render, short_form, usage_of
 from appliance.skills.catalog import FoundSkill, SkillCatalog, SkillLine, hash_skill
 from appliance.skills.environments import remove_unused
 from appliance.skills.package import PackageFile, SkillPackage, check_files, choose
@@ -63,15 +63,6 @@ class Called(TypedDict):
     short: Short
 
 
-class Offered(TypedDict):
-    """A skill for a list of commands. `waits`: it takes words after its name."""
-
-    name: str
-    description: str
-    usage: str
-    waits: bool
-
-
 class Reviewed(TypedDict):
     """A package, read and judged but not installed."""
 
@@ -104,20 +95,6 @@ class SkillService:
             text = self._skills.read_file(name, path) if path else one.skill.text
         known = hash_skill(one.skill)
         return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill), hash=known)
-
-    @method("skill.offers", access="all")
-    def offers(self) -> list[Offered]:
-        """The skills that can be called as `/name`, by name."""
-        found = (one.skill for one in self._skills.visible() if not one.skill.is_reserved)
-        return [
-            Offered(
-                name=skill.name,
-                description=skill.description,
-                usage=usage_of(skill),
-                waits=bool(skill.arguments) or has_placeholders(skill),
-            )
-            for skill in found
-        ]
 
     @method("skill.call", access="all")
     def call(self, name: Name, words: Annotated[str, "what was typed after the name"] = "") -> Called:

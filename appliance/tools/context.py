@@ -5,20 +5,26 @@ model and sees what the model may see; any other is a person's. Nothing here tou
 what is on `disk:/` is a copy that somebody ingested.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypedDict
+
+from msgspec import Struct
 
 from appliance.agent.tool_results import MAX_CHARS, Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound
-from appliance.knowledge.drives import NOTHING, Drive, DriveItem, Drives, DriveTree, counted, formatted, line_count
+from appliance.knowledge.drives import DriveItem, Drives, DriveSize, DriveTree, counted, formatted, line_count
+from appliance.knowledge.entries import Entry
 from appliance.knowledge.grep import GrepMatch, GrepPreview, GrepScope, Needle, Texts
+from appliance.knowledge.search import Search
 from appliance.runtime.signatures import Range
 from appliance.text.references import display, locator_of
 
 PAGE_CHARS = MAX_CHARS - 300  # what a model reads at once; the rest is for the hints
 READ_CHARS = 1_000_000  # what a program gets at once, unless a single line is longer
 OPEN_LINES = 1_000_000_000
+SAME = ("title", "description", "mime", "source_url", "writer", "created_ms", "updated_ms", "indexed_ms")
 
 Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an item's id"]
 Pattern = Annotated[str, Range(1, 1000), "what to look for in each line"]
@@ -26,18 +32,6 @@ DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"
 
 
 # -- data of their results ------------------------------------------------------------------------------
-
-
-class DriveList(TypedDict):
-    drives: tuple[Drive, ...]
-    hint: str
-
-
-class DirSize(TypedDict):
-    ref: str
-    bytes: int
-    formatted: str
-    items: int
 
 
 class Text(TypedDict):
@@ -51,31 +45,37 @@ class Text(TypedDict):
     column: int
 
 
-class Info(TypedDict):
-    id: str
+class Passage(TypedDict):
+    number: int
+    first_line: int
+    last_line: int
+    words: int
+    preview: str
+    heading: str
+
+
+class Info(Struct, frozen=True, kw_only=True):
+    """What is known about an item or a folder; `items` lie at or below it, `passages` are those of its text in the index."""
+
     ref: str
-    title: str
-    description: str
-    mime: str
-    is_textual: bool
-    size_bytes: int
-    lines: int
-    source_url: str
-    writer: str
-    created_ms: int
-    updated_ms: int
-    indexed_ms: int | None
-
-
-class Existence(TypedDict):
-    exists: bool
-    ref: str
-    is_folder: bool
-
-
-class LineCount(TypedDict):
-    ref: str
-    lines: int
+    exists: bool = True
+    is_folder: bool = False
+    id: str = ""
+    title: str = ""
+    description: str = ""
+    mime: str = ""
+    is_textual: bool = False
+    size_bytes: int = 0
+    formatted: str = ""
+    items: int = 0
+    lines: int = 0
+    source_url: str = ""
+    writer: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    indexed_ms: int | None = None
+    passages: tuple[Passage, ...] = ()
+    note: str = ""
 
 
 class Items(TypedDict):
@@ -97,15 +97,6 @@ class Matches(TypedDict):
 # -- looking ------------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context drives", is_read_only=True, menu=())
-def context_list_drives(*, drives: Drives, caller: Caller) -> Reply[DriveList]:
-    """Like df: list the drives that items are kept on, with how many are on each."""
-    found = tuple(drives.list_drives(is_model=bool(caller.run)))
-    hint = "" if found else NOTHING
-    text = "\n".join(f"{d.drive}:/ ({counted(d.items)})" for d in found) or hint
-    return Reply({"drives": found, "hint": hint}, text)
-
-
 @tool(group="context", command="context tree", is_read_only=True, menu=())
 def context_tree(
     drive: Annotated[str, Range(0, 64), "the drive; all drives are listed without one"] = "",
@@ -125,25 +116,6 @@ def context_tree(
     if found is None:
         raise drives.missing(stored, "folder")
     return DriveTree(display(stored), 1, (), "it is an item, not a folder: context_read shows it")
-
-
-@tool(group="context", command="context size", is_read_only=True, menu=())
-def context_dir_size(
-    drive: Annotated[str, Range(0, 64), "the drive, when path does not name it"] = "",
-    path: Annotated[str, Range(0, 4096), "the folder, else the whole drive"] = "",
-    recursive: Annotated[bool, "what lies in folders below"] = True,
-    *,
-    drives: Drives,
-    caller: Caller,
-) -> Reply[DirSize]:
-    """Like du: how many bytes a folder, a drive or an item takes."""
-    stored, found = drives.find(path, drive, is_model=bool(caller.run))
-    size = drives.size(stored, is_recursive=recursive)
-    if not size.items and found is None and locator_of(stored) and not drives.is_folder(stored):
-        raise drives.missing(stored, "folder")
-    ref, shown = display(stored), formatted(size.bytes)
-    text = f"{ref}: {shown} ({size.bytes} bytes) in {counted(size.items)}"
-    return Reply({"ref": ref, "bytes": size.bytes, "formatted": shown, "items": size.items}, text)
 
 
 @tool(group="context", command="context list", is_read_only=True, menu=())
@@ -221,60 +193,93 @@ def _render_page(data: Text) -> str:
 
 
 @tool(group="context", command="context info", is_read_only=True, menu=())
-def context_info(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[Info]:
-    """Like stat: what is known about an item: id, title, type, size, lines, times."""
-    e = drives.item(path, drive, is_model=bool(caller.run))
-    data: Info = {
-        "id": e.uid,
-        "ref": display(e.path),
-        "title": e.title,
-        "description": e.description,
-        "mime": e.mime,
-        "is_textual": e.is_textual and not e.is_folder,
-        "size_bytes": drives.bytes_of(e),
-        "lines": line_count(e.body),
-        "source_url": e.source_url,
-        "writer": e.writer,
-        "created_ms": e.created_ms,
-        "updated_ms": e.updated_ms,
-        "indexed_ms": e.indexed_ms,
-    }
-    facts = {
-        "ref": data["ref"],
-        "id": e.uid,
-        "title": e.title,
-        "description": e.description,
-        "type": e.mime + ("" if data["is_textual"] else " (not text)"),
-        "size": f"{formatted(data['size_bytes'])} ({data['size_bytes']} bytes)",
-        "lines": data["is_textual"] and str(data["lines"]),
-        "source": e.source_url,
-        "written by": e.writer,
-        "created": iso(e.created_ms),
-        "updated": iso(e.updated_ms),
-        "indexed": e.indexed_ms is not None and iso(e.indexed_ms),
-    }
-    return Reply(data, "\n".join(f"{name}: {fact}" for name, fact in facts.items() if fact))
-
-
-@tool(group="context", command="context exists", is_read_only=True, menu=())
-def context_exists(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[Existence]:
-    """Like test -e: whether an item or folder is there."""
+def context_info(
+    path: Annotated[str, Range(0, 4096), "drive:/path, a path beside drive, or an item's id; the whole drive without one"] = "",
+    drive: DriveName = "",
+    recursive: Annotated[bool, "with what lies in folders below a folder"] = True,
+    passages: Annotated[bool, "also the passages under which search knows the item"] = False,
+    missing_ok: Annotated[bool, "it is no error when nothing is there"] = False,
+    *,
+    drives: Drives,
+    finder: Search,
+    caller: Caller,
+) -> Reply[Info]:
+    """Like stat: what is known about an item or a folder: whether it is there, id, title, type, size, lines, times."""
     try:
-        stored, found = drives.find(path, drive, is_model=bool(caller.run))
+        stored, e = drives.find(path, drive, is_model=bool(caller.run))
+        is_folder = drives.is_folder(stored) if e is None else e.is_folder
+        if e is None and not is_folder and locator_of(stored):
+            raise drives.missing(stored)
     except NotFound:
-        return Reply({"exists": False, "ref": path, "is_folder": False}, f"no: {path}")
-    is_folder, ref = drives.is_folder(stored) if found is None else found.is_folder, display(stored)
-    exists = found is not None or is_folder
-    text = f"{'yes' if exists else 'no'}: {ref}{' (a folder)' if is_folder else ''}"
-    return Reply({"exists": exists, "ref": ref, "is_folder": is_folder}, text)
+        if not missing_ok:
+            raise
+        return Reply(Info(ref=path, exists=False), f"There is no {path}.")
+    if e is None or is_folder:
+        size = drives.size(stored, is_recursive=recursive)
+    else:
+        size = DriveSize(drives.bytes_of(e), 1)
+    shown: tuple[Passage, ...] = ()
+    note = ""
+    if passages:
+        finder.catch_up()
+        found = drives.text(path, drive, is_model=bool(caller.run))
+        shown = tuple(_passages_of(found, finder))
+        note = f"{len(shown)} in the index, {finder.passages.vectors_of(found)} with a vector."
+        note = note if shown else "It is not indexed: search does not find it."
+    data = Info(
+        ref=display(stored),
+        is_folder=is_folder,
+        id=e.uid if e else "",
+        is_textual=e is not None and e.is_textual and not is_folder,
+        size_bytes=size.bytes,
+        formatted=formatted(size.bytes),
+        items=size.items,
+        lines=line_count(e.body) if e else 0,
+        passages=shown,
+        note=note,
+        **({name: getattr(e, name) for name in SAME} if e else {}),
+    )
+    return Reply(data, "\n".join([*_fact_lines(data), *map(_passage_line, shown), *filter(None, [note])]))
 
 
-@tool(group="context", command="context lines", is_read_only=True, menu=())
-def context_count_lines(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[LineCount]:
-    """Like wc -l: how many lines a text has."""
-    found = drives.text(path, drive, is_model=bool(caller.run))
-    ref, lines = display(found.path), line_count(found.body)
-    return Reply({"ref": ref, "lines": lines}, f"{lines} {ref}")
+def _fact_lines(data: Info) -> list[str]:
+    """What is known, one fact a line, as far as it says something."""
+    facts = {
+        "ref": data.ref + (" (a folder)" if data.is_folder else ""),
+        "id": data.id,
+        "title": data.title,
+        "description": data.description,
+        "type": not data.is_folder and data.mime + ("" if data.is_textual else " (not text)"),
+        "size": f"{data.formatted} ({data.size_bytes} bytes)" + (f" in {counted(data.items)}" if data.is_folder else ""),
+        "lines": data.is_textual and str(data.lines),
+        "source": data.source_url,
+        "written by": data.writer,
+        "created": data.created_ms and iso(data.created_ms),
+        "updated": data.updated_ms and iso(data.updated_ms),
+        "indexed": data.indexed_ms is not None and iso(data.indexed_ms),
+    }
+    return [f"{name}: {fact}" for name, fact in facts.items() if fact]
+
+
+def _passage_line(one: Passage) -> str:
+    heading = f" [{one['heading']}]" if one["heading"] else ""
+    return f"{one['number']}. lines {one['first_line']}-{one['last_line']}, {one['words']} words:{heading} {one['preview']}"
+
+
+def _passages_of(found: Entry, finder: Search) -> Iterator[Passage]:
+    """The passages under which search knows a text, with their lines."""
+    for chunk in finder.passages.chunks_of(found):
+        part = found.body[chunk.start : chunk.stop]
+        first = found.body.count("\n", 0, chunk.start) + 1
+        words = len("".join(c if c.isalnum() else " " for c in part).split())
+        yield {
+            "number": chunk.seq + 1,
+            "first_line": first,
+            "last_line": first + part.count("\n"),
+            "words": words,
+            "preview": " ".join(part[:200].split()),
+            "heading": chunk.heading,
+        }
 
 
 # -- finding ------------------------------------------------------------------------------------------

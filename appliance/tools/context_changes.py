@@ -1,4 +1,4 @@
-"""Tools that change what is kept on drives: write, edit, delete, copy, move items, and make folders.
+"""Tools that change what is kept on drives: write, edit, delete, copy and move items, and make folders.
 
 Beside `context`, which reads, with the same way of naming an item. A call within a run writes as the model,
 any other as a person, and what a scheme allows is asked first. Nothing here touches a disk or a network.
@@ -33,22 +33,15 @@ Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an i
 DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
 
 
-class MadeFolder(TypedDict):
-    """A folder that is there now; `created` is false when it was there before."""
-
-    ref: str
-    id: str
-    created: bool
-
-
 class Saved(TypedDict):
-    """An item as it is kept now, and the tree of its drive."""
+    """An item or a folder as it is kept now, and the tree of its drive; `created` is false when it was there before."""
 
     ref: str
     id: str
     size_bytes: int
     tree: str
     verb: str
+    created: bool
 
 
 class EditedItem(TypedDict):
@@ -65,11 +58,12 @@ class DeletedItems(TypedDict):
     refs: tuple[str, ...]
 
 
-def _show_saved(ref: str, uid: str, size_bytes: int, path: str, drives: Drives, verb: str) -> Reply[Saved]:
+def _show_saved(ref: str, uid: str, size_bytes: int, path: str, drives: Drives, verb: str, is_new: bool = True) -> Reply[Saved]:
     """Programs get the drive as a tree, models the folder that the path is in: a tree of one level."""
     drive = path.removesuffix(locator_of(path))
     folder = path.rstrip("/").rpartition("/")[0] + "/"
-    data: Saved = {"ref": ref, "id": uid, "size_bytes": size_bytes, "tree": drives.tree(drive).tree, "verb": verb}
+    tree = drives.tree(drive).tree
+    data: Saved = {"ref": ref, "id": uid, "size_bytes": size_bytes, "tree": tree, "verb": verb, "created": is_new}
     return Reply(data, f"{verb} {ref} ({formatted(size_bytes)})\n{drives.tree(folder, max_depth=1).tree}")
 
 
@@ -106,21 +100,6 @@ def _translate_collision(hint: str) -> Iterator[None]:
 # -- changing -----------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context mkdir", menu=())
-def context_create_dir(
-    path: Path, drive: Annotated[str, Range(1, 64), "the drive"] = "agent", *, entries: Entries, drives: Drives, caller: Caller
-) -> Reply[MadeFolder]:
-    """Like mkdir -p: make a folder; it may be there already."""
-    stored = stored_path(path, drive)
-    if not locator_of(stored):
-        raise BadInput(f"{display(stored)} is a drive", hint="name a folder on it", outcome="invalid_arguments")
-    _may_make(stored, drives, caller)
-    with _translate_collision("choose another path"):
-        entry, is_new = entries.make_folder(stored, By("model" if caller.run else "client", caller.run))
-    ref = display(entry.path)
-    return Reply({"ref": ref, "id": entry.uid, "created": is_new}, f"{'Made' if is_new else 'Already there:'} {ref}")
-
-
 @tool(group="context", command="context write", menu=())
 def context_write(
     path: Path,
@@ -130,6 +109,7 @@ def context_write(
     description: Annotated[str, Range(0, 2000), "what it is"] = "",
     content_base64: Annotated[str, "bytes instead of text, in base64"] = "",
     on_conflict: Annotated[Literal["error", "overwrite"], "when an item is there already"] = "error",
+    folder: Annotated[bool, "make a folder instead, which may be there already"] = False,
     *,
     entries: Entries,
     drives: Drives,
@@ -142,6 +122,11 @@ def context_write(
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
+    if folder:
+        with _translate_collision("choose another path"):
+            made, is_new = entries.make_folder(stored, By("model" if caller.run else "client", caller.run))
+        reply = _show_saved(display(made.path), made.uid, 0, made.path, drives, "Made" if is_new else "Already there:", is_new)
+        return reply._replace(text=f"{reply.data['verb']} {reply.data['ref']}")
     blob = _decode_content(content_base64, content)
     verbs.writes.look_at(stored)
     there = entries.find(stored)
@@ -149,7 +134,7 @@ def context_write(
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
     with _translate_collision("set on_conflict to overwrite, or choose another path"), drives.together(caller.run):
         saved = verbs.writes.put(actor_of(runs, caller), stored, there, wanted, "set", scope=PROJECT, if_exists=on_conflict)
-    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), saved.path, drives, "Wrote")
+    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), saved.path, drives, "Wrote", there is None)
 
 
 def _decode_content(text: str, content: str) -> bytes | None:
@@ -245,6 +230,7 @@ def context_copy(
     src_drive: DriveName = "",
     dst_drive: DriveName = "",
     overwrite: Annotated[bool, "replace what is there"] = False,
+    move: Annotated[bool, "it is only there afterwards"] = False,
     *,
     entries: Entries,
     drives: Drives,
@@ -252,35 +238,15 @@ def context_copy(
     runs: Runs,
     caller: Caller,
 ) -> Reply[Saved]:
-    """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
+    """Like cp -r: copy or move an item, or a folder with everything in it, to another path or drive."""
     source = _find_source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
+    if move:
+        _may_write([source], drives, caller)
     _may_make(target, drives, caller)
-    saved = _transfer_items("cp", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, target, drives, "Copied to")
-
-
-@tool(group="context", command="context move", menu=())
-def context_move(
-    src_path: Path,
-    dst_path: Annotated[str, Range(1, 4096), "where to, as drive:/path or beside dst_drive"],
-    src_drive: DriveName = "",
-    dst_drive: DriveName = "",
-    overwrite: Annotated[bool, "replace what is there"] = False,
-    *,
-    entries: Entries,
-    drives: Drives,
-    verbs: Verbs,
-    runs: Runs,
-    caller: Caller,
-) -> Reply[Saved]:
-    """Like mv: move an item, or a folder with everything in it, to another path or drive."""
-    source = _find_source(src_path, src_drive, drives, caller)
-    target = stored_path(dst_path, dst_drive)
-    _may_write([source], drives, caller)
-    _may_make(target, drives, caller)
-    saved = _transfer_items("mv", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, target, drives, "Moved to")
+    verb: Literal["cp", "mv"] = "mv" if move else "cp"
+    saved = _transfer_items(verb, source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
+    return _show_saved(*saved, target, drives, "Moved to" if move else "Copied to")
 
 
 def _find_source(path: str, drive: str, drives: Drives, caller: Caller) -> str:

@@ -1,15 +1,14 @@
-"""Tools that hand work to others: delegate, spawn, spawn_await. Who does it sees what is given here and nothing else."""
+"""Tools that hand work to others: delegate, spawn_await. Who does it sees what is given here and nothing else."""
 
 import json
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 from msgspec.structs import replace
 
 from appliance.agent.dispatch import session_of
-from appliance.agent.tool_results import Reply
-from appliance.agent.toolbox import Caller, Needs, tool
+from appliance.agent.toolbox import Caller, Needs, Toolbox, tool
 from appliance.clock import CancelToken
-from appliance.errors import BadInput, Cancelled
+from appliance.errors import BadInput, Cancelled, Unavailable
 from appliance.policy import modes
 from appliance.prompt.roles import CHILD, Roles
 from appliance.records import Outcome
@@ -38,16 +37,10 @@ OPERATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "researcher": dict.fromkeys(("deep_research", "synthesize_sources"), ANYTHING),
     "coder": dict.fromkeys(("analyze_code", "generate_code", "review_code", "execute_code"), ANYTHING),
 }
-Urgency = Literal["normal", "background", "low", "high", "critical", 1, 2, 3, 4]
+Urgency = Literal["normal", "background", "collect", "low", "high", "critical", 1, 2, 3, 4]
 RANKS: dict[str | int, int] = {"low": 1, "high": 3, "critical": 4, **{rank: rank for rank in range(1, 5)}}
 Task = Annotated[str, Range(0, 100_000), "what is to be done, with everything needed to do it"]
 Context = Annotated[str, "what is to be known for it"]
-
-
-class StartedJob(TypedDict):
-    id: str
-    agent: str
-    message: str
 
 
 @tool(group=GROUP, menu=(), needs=replace(WAITS, is_beside=True))
@@ -61,14 +54,22 @@ def delegate(
     parameters: Annotated[dict[str, Any] | None, "of the operation"] = None,
     timeout: Annotated[float, "seconds"] = 0,
     target: Annotated[str, "another word for agent"] = "",
+    tools: Annotated[str, "of what is collected: the tools it has, with commas between; empty for its profile's"] = "",
+    system_prompt: Annotated[str, "of what is collected: told to it instead of its profile's own words"] = "",
     *,
     jobs: Jobs,
     roles: Roles,
     runs: Runs,
+    toolbox: Toolbox,
     caller: Caller,
 ) -> Outcome:
     """Have a specialist do one piece of work: worker for files and messages, researcher for the web, coder for code."""
     agent = agent or target
+    if priority == "collect":
+        if toolbox.spec("spawn_await") is None:
+            raise Unavailable("helpers whose results are collected are switched off", hint="delegation.spawn = true offers them")
+        given = JobTerms(context, tools=_tools_of(agent, tools, roles, caller), text=system_prompt or None, mode=caller.terms.mode)
+        return _begin_collected(JobOrder(agent or CHILD, task, given, session_of(runs, caller), caller.run), jobs)
     known = [one.name for one in roles.helpers()]
     if agent not in known:
         raise _invalid_arguments(f"no agent {agent}" if agent else "agent: is required", f"there are {', '.join(known)}")
@@ -94,39 +95,9 @@ def delegate(
     return _job_outcome(_wait_jobs(jobs, [jobs.add(order).id], caller)[0], runs)
 
 
-@tool(group=GROUP, menu=(), needs=Needs())
-def spawn(
-    task: Task,
-    profile: Annotated[str, "which kind of helper"] = "",
-    context: Context = "",
-    system_prompt: Annotated[str, "told to it instead of its profile's own words"] = "",
-    tools: Annotated[str, "the tools it has, with commas between; empty for its profile's"] = "",
-    *,
-    jobs: Jobs,
-    roles: Roles,
-    runs: Runs,
-    caller: Caller,
-) -> Reply[StartedJob]:
-    """Have a helper do something beside; returns its number at once. Get results with spawn_await."""
-    if not task.strip():
-        raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
-    known = [one.name for one in roles.profiles()]
-    if profile and profile not in known:
-        hint = f"there are {', '.join(known)}" if known else "there are none: leave it out"
-        raise BadInput(f"no profile {profile}", hint=hint, outcome="invalid_arguments")
-    named = tuple(name.strip() for name in tools.split(",") if name.strip()) or None
-    if named is None and not profile:
-        named = caller.terms.tools  # a helper can do no more than who asks for it, unless a profile says so
-    elif named is not None and not (profile and set(named) <= set(roles.get(profile).tools or named)):
-        named = (*named, *modes.bars(caller.terms.tools))
-    given = JobTerms(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
-    job = jobs.add(JobOrder(profile or CHILD, task, given, session_of(runs, caller), caller.run, tool="spawn", is_told=True))
-    return Reply({"id": job.id, "agent": job.role, "message": job.id}, job.id)
-
-
 @tool(group=GROUP, is_read_only=True, menu=(), needs=WAITS)
 def spawn_await(
-    job_ids: Annotated[str, "numbers that spawn gave, with commas between, or * for all"] = "",
+    job_ids: Annotated[str, "numbers that delegate gave, with commas between, or * for all"] = "",
     *,
     jobs: Jobs,
     runs: Runs,
@@ -135,7 +106,7 @@ def spawn_await(
     """Wait for helpers and get their results."""
     wanted = [name.strip() for name in job_ids.split(",") if name.strip()]
     if not wanted:
-        raise BadInput("job_ids: is required", hint="numbers that spawn gave, or *", outcome="invalid_arguments")
+        raise BadInput("job_ids: is required", hint="numbers that delegate gave, or *", outcome="invalid_arguments")
     known = {job.id: job for job in jobs.jobs_of(caller.run, "spawn")} if caller.run else {}
     if ALL in wanted:
         if not known:
@@ -149,6 +120,28 @@ def spawn_await(
         lines.append(f"[{name}: {state}]" if job is None else f"[{name}: {state}]\n{job.result}")
     origin = next((found for job in ended.values() if (found := _taint_origin(job, runs))), "")
     return Outcome(200, "ok", "\n\n".join(lines), origin=origin)
+
+
+def _tools_of(profile: str, tools: str, roles: Roles, caller: Caller) -> tuple[str, ...] | None:
+    """The tools of a helper that is collected: no more than who asks for it has, unless a profile says so."""
+    known = [one.name for one in roles.profiles()]
+    if profile and profile not in known:
+        raise _invalid_arguments(
+            f"no profile {profile}", f"there are {', '.join(known)}" if known else "there are none: leave it out"
+        )
+    named = tuple(name.strip() for name in tools.split(",") if name.strip()) or None
+    if named is None:
+        return None if profile else caller.terms.tools
+    is_narrower = profile and set(named) <= set(roles.get(profile).tools or named)
+    return named if is_narrower else (*named, *modes.bars(caller.terms.tools))
+
+
+def _begin_collected(order: JobOrder, jobs: Jobs) -> Outcome:
+    """Have a helper begin beside; its number is told at once."""
+    if not order.task.strip():
+        raise _invalid_arguments("task: is required", "say what is to be done")
+    job = jobs.add(replace(order, tool="spawn", is_told=True))
+    return Outcome(200, "ok", job.id, data={"job": job.id, "agent": job.role})
 
 
 def _wait_jobs(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypedDict
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
+from appliance.ingest.document_methods import Described
 from appliance.ingest.own_documents import Documents
 from appliance.policy.taint import ToolReach
 from appliance.records import Event
@@ -13,14 +14,8 @@ from appliance.sessions.runs import Runs
 from appliance.text.edits import LinePatch
 
 Name = Annotated[str, Range(1, 200), "such as GOALS, or house for house.md"]
+OWN = ("MEMORY", "BELIEFS", "GOALS")  # the assistant's own: they may be empty
 WRITES = Needs(reach=ToolReach("document", target="name"))
-
-
-class ListedDocument(TypedDict):
-    name: str
-    loading: str
-    may_modify: bool
-    words: int
 
 
 class DocumentText(TypedDict):
@@ -30,30 +25,44 @@ class DocumentText(TypedDict):
 
 @tool(group="documents", menu=(), needs=WRITES)
 def document_write(
-    name: Annotated[Literal["MEMORY", "BELIEFS", "GOALS"], "what to remember always, what you have learnt, what you are to reach"],
-    content: Annotated[str, "the whole document in Markdown; empty clears it"],
+    name: Annotated[str, Range(1, 200), "MEMORY, BELIEFS, GOALS, or house for house.md"],
+    content: Annotated[str | None, "the whole document in Markdown, without front matter; empty clears it"] = None,
+    patches: Annotated[
+        tuple[LinePatch, ...], "instead lines from 1, both included; end_line 0 inserts, empty content deletes"
+    ] = (),
+    loading: Annotated[
+        Literal["always", "contextual"], "of a new one: in every prompt, or where a word of it is said"
+    ] = "contextual",
+    on_conflict: Annotated[Literal["error", "overwrite"], "when there is one of this name"] = "overwrite",
     *,
     documents: Documents,
     runs: Runs,
     caller: Caller,
 ) -> str:
-    """Replace one of your own documents that stand in every prompt."""
+    """Write a document that stands in prompts, new or in place of what it said, or change lines of it."""
+    if (content is None) == (not patches):
+        raise BadInput("give either content or patches", hint="patches change lines", outcome="invalid_arguments")
+    if content is None:
+        path = documents.edit(name, patches, caller.run, is_vouched=caller.is_vouched)
+        return _note_change(path.stem, f"changed {path.name}", runs, caller)
+    words = len(content.split())
+    if on_conflict == "error" or (name not in OWN and not documents.exists(name)):
+        if not words:
+            raise BadInput(f"the new document {name} would be empty", hint="give content", outcome="invalid_arguments")
+        path = documents.create(name, content, loading, caller.run, is_vouched=caller.is_vouched)
+        return _note_change(path.stem, f"created {path.name}, {words} words, loaded {loading}", runs, caller)
     documents.replace(name, content, caller.run, is_vouched=caller.is_vouched)
-    return _note_change(name, f"{name}.md {'has' if content.strip() else 'is empty:'} {len(content.split())} words", runs, caller)
+    return _note_change(name, f"{name}.md {'has' if content.strip() else 'is empty:'} {words} words", runs, caller)
 
 
 @tool(group="documents", is_read_only=True, menu=())
-def document_list(*, documents: Documents) -> Reply[list[ListedDocument]]:
+def document_list(*, documents: Documents) -> Reply[list[Described]]:
     """List the documents that stand in prompts, and which of them you may change."""
-    data = [
-        ListedDocument(name=one.name, loading=one.loading, may_modify=one.may_modify, words=one.words)
-        for one in documents.listing()
-        if one.words or one.may_modify or one.problem
+    data = [one for one in documents.listing() if one.words or one.may_modify or one.problem]
+    lines = [
+        f"{one.name}: {one.words} words, {one.loading or 'cannot be read'}{', yours to change' if one.may_modify else ''}"
+        for one in data
     ]
-    lines = []
-    for one in data:
-        whose = ", yours to change" if one["may_modify"] else ""
-        lines.append(f"{one['name']}: {one['words']} words, {one['loading'] or 'cannot be read'}{whose}")
     return Reply(data, "\n".join(lines))
 
 
@@ -62,37 +71,6 @@ def document_read(name: Name, *, documents: Documents) -> Reply[DocumentText]:
     """Read a document of the prompts with its front matter."""
     text = documents.read(name)
     return Reply(DocumentText(ref=documents.ref(name), text=text), text)
-
-
-@tool(group="documents", menu=(), needs=WRITES)
-def document_create(
-    name: Name,
-    content: Annotated[str, Range(1, 20_000), "the document in Markdown, without front matter"],
-    loading: Annotated[Literal["always", "contextual"], "in every prompt, or where a word of it is said"] = "contextual",
-    *,
-    documents: Documents,
-    runs: Runs,
-    caller: Caller,
-) -> str:
-    """Write a new document for prompts; it counts from the next message."""
-    path = documents.create(name, content, loading, caller.run, is_vouched=caller.is_vouched)
-    return _note_change(path.stem, f"created {path.name}, {len(content.split())} words, loaded {loading}", runs, caller)
-
-
-@tool(group="documents", menu=(), needs=WRITES)
-def document_edit(
-    name: Name,
-    patches: Annotated[tuple[LinePatch, ...], "lines from 1, both included; end_line 0 inserts, empty content deletes"],
-    *,
-    documents: Documents,
-    runs: Runs,
-    caller: Caller,
-) -> str:
-    """Change lines of a document of the prompts; refused when its front matter is not right afterwards."""
-    if not patches:
-        raise BadInput("no patch is given", outcome="invalid_arguments")
-    path = documents.edit(name, patches, caller.run, is_vouched=caller.is_vouched)
-    return _note_change(path.stem, f"changed {path.name}", runs, caller)
 
 
 @tool(group="documents", menu=(), needs=WRITES)

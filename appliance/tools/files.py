@@ -1,4 +1,4 @@
-"""Tools for the files of a conversation: read_file, write_file, edit_file, list_dir, list_files, grep, find.
+"""Tools for the files of a conversation: read_file, write_file, edit_file, list_dir, grep, find.
 
 Each call is one small program in a sandbox of its own; nothing here opens a file. Paths are relative to the working folder.
 """
@@ -70,6 +70,7 @@ def edit_file(
 @tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
 def list_dir(
     path: Annotated[str | None, "a folder, relative to the working folder"] = ".",
+    brief: Annotated[bool, "only names: d for folders, f for files"] = False,
     *,
     workbench: Workbench,
     caller: Caller,
@@ -77,20 +78,8 @@ def list_dir(
     """Like ls -l: list a folder with types, sizes and times."""
     done = workbench.touch(_build_job(caller, "list_dir"), "list", path or ".")
     width = max((len(one["name"]) for one in done["entries"]), default=0)
-    lines = [_file_line(one, min(width, 60)) for one in done["entries"]]
+    lines = [f"{one['type']}  {one['name']}" if brief else _file_line(one, min(width, 60)) for one in done["entries"]]
     return Outcome(200, "ok", _join_listing(lines, done["total"]), data=done)
-
-
-@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
-def list_files(
-    path: Annotated[str | None, "a folder, relative to the working folder"] = ".",
-    *,
-    workbench: Workbench,
-    caller: Caller,
-) -> Outcome:
-    """Like ls -p: list the names in a folder: d for folders, f for files."""
-    done = workbench.touch(_build_job(caller, "list_files"), "list", path or ".")
-    return Outcome(200, "ok", _join_listing([f"{one['type']}  {one['name']}" for one in done["entries"]], done["total"]), data=done)
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)

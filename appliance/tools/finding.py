@@ -1,10 +1,12 @@
-"""Tools that find by words and meaning, and show what the index holds of an item.
+"""Tools that find by words and meaning, and make the index anew.
 
 What a call within a run may not see is not found by it either. A query's vector is waited for a few seconds at most;
 without one, words find what they can and the answer says so. Knows nothing about how results are ranked.
 """
 
-from typing import Annotated, Literal, TypedDict, cast
+from typing import Annotated, Literal, TypedDict
+
+from msgspec.structs import replace
 
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
@@ -13,47 +15,18 @@ from appliance.errors import BadInput, Cancelled, Refused
 from appliance.ingest.notes import Folder
 from appliance.knowledge.drives import Drives
 from appliance.knowledge.indexer import Indexer, IndexStatus
-from appliance.knowledge.search import Kind, Search, SearchOptions, SearchScope
+from appliance.knowledge.search import Hit, Search, SearchOptions, SearchScope
 from appliance.runtime.signatures import Range
 from appliance.text.references import display
 
 INLINE_S = 45.0  # of the work that a command without a core does itself
-
-Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an item's id"]
-DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
-
-
-class Passage(TypedDict):
-    number: int
-    first_line: int
-    last_line: int
-    words: int
-    preview: str
-    heading: str
-
-
-class PassageList(TypedDict):
-    ref: str
-    passages: list[Passage]
-    note: str
-
-
-class FoundItem(TypedDict):
-    """An item that was found; `line` is where its best passage begins."""
-
-    ref: str
-    title: str
-    score: float
-    snippet: str
-    kind: Kind
-    line: int
 
 
 class Results(TypedDict):
     """The hits, best first; `note` names what was not searched."""
 
     query: str
-    hits: list[FoundItem]
+    hits: list[Hit]
     note: str
 
 
@@ -86,46 +59,15 @@ def search_semantic(
     where = SearchScope(folder=inside, hidden=drives.schemes.hidden() if is_model else ())
     vector, note = indexer.vector(finder.question(query))
     found = finder.search(query, vector, where=where, looks=SearchOptions(top_k, fusion, threshold))
-    names = ("title", "score", "snippet", "kind", "line")
-    hits = [cast(FoundItem, {"ref": display(h.ref), **{name: getattr(h, name) for name in names}}) for h in found.hits]
+    hits = [replace(hit, ref=display(hit.ref)) for hit in found.hits]
     note = "; ".join(filter(None, (found.note, note)))
     rows = []
     for hit in hits:
-        title = f" ({hit['title']})" if hit["title"] else ""
-        rows.append(f"{hit['ref']}{title}, line {hit['line']}, {hit['kind']} {hit['score']:.3f}\n  {hit['snippet']}")
+        title = f" ({hit.title})" if hit.title else ""
+        rows.append(f"{hit.ref}{title}, line {hit.line}, {hit.kind} {hit.score:.3f}\n  {hit.snippet}")
     rows = rows or [f"Nothing found for {query!r}.", *filter(None, [folder.describe_unread()])]
     rows = [*rows, *([f"[{note}]"] if note else [])]
     return Reply({"query": query, "hits": hits, "note": note}, "\n".join(rows))
-
-
-@tool(group="context", command="context chunks", is_read_only=True, menu=())
-def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Reply[PassageList]:
-    """Show the passages under which search knows an item."""
-    finder.catch_up()
-    found = drives.text(path, drive, is_model=bool(caller.run))
-    body, ref = found.body, display(found.path)
-    passages: list[Passage] = []
-    rows = []
-    for chunk in finder.passages.chunks_of(found):
-        part = body[chunk.start : chunk.stop]
-        first = body.count("\n", 0, chunk.start) + 1
-        last, number = first + part.count("\n"), chunk.seq + 1
-        words = len("".join(c if c.isalnum() else " " for c in part).split())
-        preview, heading = " ".join(part[:200].split()), f" [{chunk.heading}]" if chunk.heading else ""
-        about: Passage = {
-            "number": number,
-            "first_line": first,
-            "last_line": last,
-            "words": words,
-            "preview": preview,
-            "heading": chunk.heading,
-        }
-        passages.append(about)
-        rows.append(f"{number}. lines {first}-{last}, {words} words:{heading} {preview}")
-    note = "It is not indexed: search does not find it."
-    if rows:
-        note = f"{len(rows)} in the index, {finder.passages.vectors_of(found)} with a vector."
-    return Reply({"ref": ref, "passages": passages, "note": note}, "\n".join([*rows, note]))
 
 
 @tool(group="context", command="context reembed", menu=())

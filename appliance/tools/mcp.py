@@ -25,32 +25,22 @@ Name = Annotated[str, Range(1, 200), "the tool's name, without its server's"]
 def mcp_list_tools(
     server: Annotated[str, Range(0, 64), "only of this server"] = "",
     fresh: Annotated[bool, "ask them again"] = False,
+    query: Annotated[str, Range(0, 1000), "only those for this, best first: what the tool should do"] = "",
+    keyword_only: Annotated[bool, "go by words of the query alone"] = False,
+    semantic_only: Annotated[bool, "go by its meaning alone"] = False,
+    limit: Annotated[int, Range(1, 100), "how many for a query"] = SHOWN,
     *,
     mcp: Hub,
 ) -> Outcome:
-    """List the tools of the servers that are connected."""
+    """List the tools of the servers that are connected, or find those for a purpose."""
     try:
+        if query:
+            found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=limit)
+            return _tools_outcome(found, f"No tool for {query!r}.")
         found = mcp.listing(server, fresh)
     except OwlError as error:
         return _error_outcome(error, server)
     return _tools_outcome(found, "" if found.note else "The servers have no tools.")
-
-
-@tool(group=GROUP, command="mcp search", is_read_only=True, menu=(), needs=ASKING)
-def mcp_search(
-    query: Annotated[str, Range(1, 1000), "what the tool should do"],
-    keyword_only: Annotated[bool, "go by words alone"] = False,
-    semantic_only: Annotated[bool, "go by meaning alone"] = False,
-    limit: Annotated[int, Range(1, 100), "how many"] = SHOWN,
-    *,
-    mcp: Hub,
-) -> Outcome:
-    """Find tools of servers by what they do."""
-    try:
-        found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=limit)
-    except OwlError as error:
-        return _error_outcome(error)
-    return _tools_outcome(found, f"No tool for {query!r}.")
 
 
 @tool(group=GROUP, command="mcp info", is_read_only=True, menu=(), needs=ASKING)

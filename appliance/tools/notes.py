@@ -1,4 +1,4 @@
-"""Tools for notes as files of the person's folder: write_note, append_note, shorten_note."""
+"""Tools for notes as files of the person's folder: write_note, append_note."""
 
 from typing import Annotated, TypedDict
 
@@ -10,7 +10,6 @@ from appliance.runtime.signatures import Range
 
 TITLE_WORDS = 6
 Name = Annotated[str, Range(1, 300), "the file below box/, such as notes/garden.md"]
-Lines = Annotated[str, Range(1, 20_000), "what is added: one line for each item"]
 
 
 class WrittenNote(TypedDict):
@@ -33,20 +32,20 @@ def write_note(
 
 
 @tool(group="notes", menu=())
-def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> Reply[WrittenNote]:
+def append_note(
+    name: Name,
+    text: Annotated[str, Range(1, 20_000), "what is added: one line for each item"],
+    take_back: Annotated[bool, "take these lines off the end again; refused where it does not end in them"] = False,
+    *,
+    documents: Documents,
+    caller: Caller,
+) -> Reply[WrittenNote]:
     """Add lines to the end of a note, in the form it has: a list gets items."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: items.added(body, lines), caller.run)
-    said = f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
+    change = items.taken_off if take_back else items.added
+    path = documents.change_note(name, lambda body: change(body, lines), caller.run)
+    said = f"{'Took off' if take_back else 'Added to'} the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
     return Reply({"path": name_in_box(name).replace("box/", "box://", 1)}, said)
-
-
-@tool(group="notes", menu=())
-def shorten_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
-    """Take lines off the end of a note again; refused where it does not end in them."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: items.taken_off(body, lines), caller.run)
-    return f"Took off the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
 
 
 def name_in_box(name: str) -> str:

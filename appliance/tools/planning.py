@@ -8,7 +8,9 @@ and wait_task end the work on the task that the calling thread works on, and cha
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypedDict, cast
+from typing import Annotated, Literal, TypedDict, cast
+
+from msgspec.structs import asdict
 
 from appliance.agent.dispatch import person_of, session_of
 from appliance.agent.tool_results import Reply
@@ -18,7 +20,7 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.work.task_values import Counted
-from appliance.work.tasks import Claim, NewTask, Open, Priority, Status, Task, TaskRows
+from appliance.work.tasks import Attempt, Claim, NewTask, Open, Priority, Status, Task, TaskRows
 
 Number = Annotated[int, Range(1, 2**53), "the task's number"]
 Name = Annotated[str, Range(1, 200), "what is to be done, in a few words"]
@@ -30,23 +32,13 @@ ALL = ""  # whose tasks somebody outside of every thread sees
 WITHOUT_WORKER = "It waits until a worker runs. To start one: owlbox worker start --persist"
 
 
-class Planned(TypedDict):
-    """A task that was written down; `has_worker` says whether somebody takes tasks now."""
+class TaskView(Task, frozen=True, kw_only=True):
+    """A task with what its row does not hold: of those it waits for some are `missing`; `has_worker` says if somebody works."""
 
-    id: int
-    name: str
-    status: str
-    priority: str
-    blocked_by: tuple[int, ...]
-    missing: tuple[int, ...]
-    has_worker: bool
-
-
-class TaskChange(TypedDict):
-    id: int
-    name: str
-    status: str
-    note: str
+    blocking: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    tries: tuple[Attempt, ...] = ()
+    has_worker: bool = False
 
 
 class DeletedTask(TypedDict):
@@ -72,42 +64,6 @@ class ListedTasks(TypedDict):
     has_more: bool
 
 
-class Try(TypedDict):
-    number: int
-    worker: str
-    thread: str
-    outcome: str
-    started_ms: int
-    ended_ms: int | None
-
-
-class ViewedTask(TypedDict):
-    id: int
-    name: str
-    description: str
-    priority: Priority
-    status: Status
-    waiting_reason: str
-    failure: str
-    output: str
-    claimed_by: str | None
-    claimed_ms: int | None
-    blocked_by: tuple[int, ...]
-    open_blockers: int
-    blocking: tuple[int, ...]
-    context_ids: tuple[str, ...]
-    deadline_ms: int | None
-    cancel_ms: int | None
-    deaths: int
-    person: str
-    origin: str | None
-    thread: str
-    attempts: list[Try]
-    created_ms: int
-    updated_ms: int
-    ended_ms: int | None
-
-
 # -- tools --------------------------------------------------------------------------------------------
 
 
@@ -123,7 +79,7 @@ def create_task(
     tasks: TaskRows,
     runs: Runs,
     caller: Caller,
-) -> Reply[Planned]:
+) -> Reply[TaskView]:
     """Have work done later, in the background."""
     session = session_of(runs, caller)
     made = tasks.add(
@@ -141,10 +97,10 @@ def create_task(
         )
     )
     missing = tuple(task for task in made.blocked_by if _find_visible(task, tasks, runs, caller) is None)
-    data = cast(Planned, {**_shared_fields(made, Planned), "missing": missing, "has_worker": tasks.has_worker()})
+    data = TaskView(**asdict(made), missing=missing, has_worker=tasks.has_worker())
     lines = [f"Added task {made.id}: {made.name} ({made.priority})"]
     lines += [f"It cannot begin: there is no task {', '.join(map(str, missing))}."] if missing else []
-    lines += [] if data["has_worker"] else [WITHOUT_WORKER]
+    lines += [] if data.has_worker else [WITHOUT_WORKER]
     return Reply(data, "\n".join(lines))
 
 
@@ -156,13 +112,20 @@ def update_task(
     priority: Annotated[Priority | None, "another priority"] = None,
     blocked_by: Annotated[tuple[int, ...] | None, "exactly these tasks must be complete before; an empty list for none"] = None,
     deadline: Annotated[str | None, "another deadline, as create_task takes it; empty for none"] = None,
+    status: Annotated[
+        Literal["pending", "cancelled", "complete"] | None, "alone: begin it anew, give it up, or the person has done it themselves"
+    ] = None,
     *,
     tasks: TaskRows,
     runs: Runs,
     caller: Caller,
-) -> Reply[ViewedTask]:
-    """Change a task that has not begun."""
-    _get_visible(id, tasks, runs, caller)
+) -> Reply[TaskView]:
+    """Change a task that has not begun, begin one anew, give it up, or mark it as done by the person themselves."""
+    before = _get_visible(id, tasks, runs, caller)
+    if status is not None:
+        if any(given is not None for given in (name, description, priority, blocked_by, deadline)):
+            raise BadInput("status goes alone", hint="change the rest in a call of its own", outcome="invalid_arguments")
+        return _change_status(before, status, tasks, runs, caller)
     changed = tasks.update(
         id,
         name=name,
@@ -209,62 +172,45 @@ def list_tasks(
         rows.append(f"{task.id}. {task.name} ({state}, {task.priority}{waits})")
     rows += ["What a task waits for: view it."] if any(task.status == "waiting" for task in shown) else []
     text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
-    return Reply(
-        {"tasks": [cast(TaskLine, _shared_fields(task, TaskLine)) for task in shown], "has_more": has_more}, text or "No tasks."
-    )
+    lines = [{name: getattr(task, name) for name in TaskLine.__annotations__} for task in shown]
+    return Reply({"tasks": cast(list[TaskLine], lines), "has_more": has_more}, text or "No tasks.")
 
 
 @tool(group="planning", command="task view", is_read_only=True, menu=())
-def view_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[ViewedTask] | None:
+def view_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskView] | None:
     """Read everything about a task."""
     found = _find_visible(id, tasks, runs, caller)
     return None if found is None else _view_reply(found, tasks, runs, caller)
 
 
-@tool(group="planning", command="task reset", menu=())
-def reset_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
-    """Begin a task anew: pending again, without claim, reason and output."""
-    before = _get_visible(id, tasks, runs, caller)
-    _is_not_own(id, tasks, caller)
-    now = tasks.reset(id, run=caller.run)
-    return _change_reply(now, f"{before.status} before, pending now")
-
-
-@tool(group="planning", command="task cancel", menu=())
-def cancel_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
-    """Give a task up, also one that is being worked on."""
-    _get_visible(id, tasks, runs, caller)
-    _is_not_own(id, tasks, caller)
-    now = tasks.cancel(id, run=caller.run)
-    return _change_reply(now, "cancelled" if now.status == "failed" else "its worker is told to stop")
-
-
-@tool(group="planning", command="task done", menu=())
-def finish_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
-    """Mark a task as done that the person has done themselves."""
-    _get_visible(id, tasks, runs, caller)
-    _is_not_own(id, tasks, caller)
-    return _change_reply(tasks.complete(id, run=caller.run), "done")
-
-
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def complete_task(
     summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: TaskRows, caller: Caller
-) -> Reply[TaskChange]:
+) -> Reply[Task]:
     """The task is done; summary is its result."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "complete", summary), "complete")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def fail_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[TaskChange]:
+def fail_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[Task]:
     """The task cannot be done."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "failed", reason), "failed")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def wait_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[TaskChange]:
+def wait_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[Task]:
     """The task cannot go on before a person has done something."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "waiting", reason), "waits")
+
+
+def _change_status(before: Task, status: str, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskView]:
+    """A task is begun anew, given up or done by somebody from outside; what became of it is said."""
+    _is_not_own(before.id, tasks, caller)
+    change = {"pending": tasks.reset, "cancelled": tasks.cancel, "complete": tasks.complete}[status]
+    now = change(before.id, run=caller.run)
+    ended = "cancelled" if now.status == "failed" else "its worker is told to stop"
+    note = {"pending": f"{before.status} before, pending now", "cancelled": ended, "complete": "done"}[status]
+    return _view_reply(now, tasks, runs, caller)._replace(text=f"Task {now.id} ({now.name}): {note}")
 
 
 # -- whose ------------------------------------------------------------------------------------------
@@ -289,7 +235,7 @@ def _get_visible(task: int, tasks: TaskRows, runs: Runs, caller: Caller) -> Task
 def _require_claim(tasks: TaskRows, caller: Caller) -> Claim:
     claim = tasks.claim_of(caller.run) if caller.run else None
     if claim is None:
-        raise Conflict("no task is being worked on here", hint="reset_task and cancel_task change a task from outside")
+        raise Conflict("no task is being worked on here", hint="update_task changes a task from outside")
     return claim
 
 
@@ -303,16 +249,11 @@ def _is_not_own(task: int, tasks: TaskRows, caller: Caller) -> None:
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _shared_fields(task: Task, shape: type) -> dict[str, Any]:
-    """The fields of a task that a result has too."""
-    return {name: getattr(task, name) for name in shape.__annotations__ if hasattr(task, name)}
+def _change_reply(task: Task, note: str) -> Reply[Task]:
+    return Reply(task, f"Task {task.id} ({task.name}): {note}")
 
 
-def _change_reply(task: Task, note: str) -> Reply[TaskChange]:
-    return Reply(cast(TaskChange, {**_shared_fields(task, TaskChange), "note": note}), f"Task {task.id} ({task.name}): {note}")
-
-
-def _view_reply(task: Task, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[ViewedTask]:
+def _view_reply(task: Task, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskView]:
     """Every field of a task that says something, one a line; long texts last."""
     blocking = tuple(other for other in tasks.blocking(task.id) if _find_visible(other, tasks, runs, caller) is not None)
     facts = {
@@ -330,16 +271,13 @@ def _view_reply(task: Task, tasks: TaskRows, runs: Runs, caller: Caller) -> Repl
         "ended": _format_time(task.ended_ms),
     }
     lines = [f"{task.id}. {task.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact)]
-    attempts = []
-    for a in tasks.attempts(task.id):
-        times = {"started_ms": a.started_ms, "ended_ms": a.ended_ms}
-        attempts.append({"number": a.number, "worker": a.worker, "thread": a.run, "outcome": a.outcome, **times})
+    tries = tuple(tasks.attempts(task.id))
+    for a in tries:
         thread = f", thread {a.run}" if a.run else ""
         lines.append(f"attempt {a.number}: {_format_time(a.started_ms)}, {a.outcome or 'goes on'}{thread}")
     texts = {"about": task.description, "output": task.output, "failure": task.failure, "waits": task.waiting_reason}
     lines += [f"{name}: {text}" for name, text in texts.items() if text]
-    data = {**_shared_fields(task, ViewedTask), "blocking": blocking, "thread": task.run, "attempts": attempts}
-    return Reply(cast(ViewedTask, data), "\n".join(lines))
+    return Reply(TaskView(**asdict(task), blocking=blocking, tries=tries, has_worker=tasks.has_worker()), "\n".join(lines))
 
 
 def _format_time(at_ms: int | None) -> str:

@@ -22,7 +22,7 @@ from appliance.sessions.runs import Runs
 from appliance.store import visibility
 from appliance.work import rules_in_words
 from appliance.work.schedule_service import NEXT, ScheduleCaller, ScheduleView, Timetable
-from appliance.work.schedules import Act, Action, New, Notify, Schedule
+from appliance.work.schedules import Act, Action, FiringRecord, New, Notify, Schedule
 
 PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
 WRITES = Needs(reach=ToolReach("schedule"))
@@ -57,18 +57,9 @@ class ListedSchedules(TypedDict):
     has_more: bool
 
 
-class Fired(TypedDict):
-    """One time that a schedule was due."""
-
-    due_ms: int
-    fired_ms: int
-    status: str
-    outcome: str
-
-
 class ViewedSchedule(TypedDict):
     schedule: ScheduleView
-    firings: list[Fired]
+    firings: list[FiringRecord]
 
 
 class Changed(TypedDict):
@@ -116,18 +107,31 @@ def create_schedule(
     timezone: Zone = "",
     notify: Annotated[str, "by which channel the result is told: tui, email, slack/dm, none; empty for the usual one"] = "",
     tell: Annotated[Literal["all", "success", "failure", "nothing"], "of which results"] = "all",
+    channel: Annotated[str, "of a message: the conversation, such as local:ada; empty for this one"] = "",
+    enabled: Annotated[bool, "whether it is on"] = True,
     *,
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
 ) -> Reply[MadeSchedule]:
     """Have something done again and again, or at a time."""
-    rule = timetable.read(frequency, timezone)
     words = description or name
-    details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
     told = Notify(_normalize_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
-    made = New(name, rule, Action(action, details), _frequency(frequency, rule), description, mode=mode, role=role, notify=told)
-    return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
+    is_message = action == "message"
+    if channel and not is_message:
+        raise BadInput("a channel is where a message goes", hint="give action=message, or notify", outcome="invalid_arguments")
+    session, metadata = _channel_target(channel, runs, caller) if is_message else ("", {})
+    rule = _message_rule(frequency, timezone, timetable) if is_message else timetable.read(frequency, timezone)
+    details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
+    about = "" if is_message else description
+    made = New(name, rule, Action(action, details), _frequency(frequency, rule), about, mode=mode, role=role, notify=told)
+    if is_message:
+        _require_own(session, timetable, runs, caller)
+        if session.startswith("email:"):
+            metadata["email_subject"] = f"{PREFIX} {name}"
+        first_ms = now_ms() if rule.kind == "interval" else _first_due(rule, now_ms())
+        made = replace(made, mode=mode or "session", session=session, metadata=metadata, first_ms=first_ms)
+    return _show_made(_add_schedule(replace(made, is_enabled=enabled), timetable, runs, caller), "Added")
 
 
 @tool(group="schedules", command="schedule preview", is_read_only=True, menu=())
@@ -193,9 +197,8 @@ def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -
         "last said": found.said,
     }
     lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead_lines(found)]
-    firings: list[Fired] = []
-    for one in timetable.rows.firings(schedule.id):
-        firings.append({"due_ms": one.due_ms, "fired_ms": one.fired_ms, "status": one.status, "outcome": one.outcome})
+    firings = list(timetable.rows.firings(schedule.id))
+    for one in firings:
         outcome = f", {one.outcome}" if one.outcome else ""
         lines.append(f"due {rules_in_words.moment(one.due_ms, found.zone)}: {one.status}{outcome}")
     return Reply({"schedule": found, "firings": firings}, "\n".join(lines))
@@ -207,36 +210,31 @@ def update_schedule(
     name: Annotated[str | None, "another name"] = None,
     frequency: Annotated[str | None, "another time, as create_schedule takes it"] = None,
     description: Annotated[str | None, "another description"] = None,
+    enabled: Annotated[bool | None, "resume it, or pause it; what it missed stays missed"] = None,
     *,
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
 ) -> Reply[MadeSchedule]:
-    """Change what a schedule is for, or when."""
+    """Change what a schedule is for, or when; pause or resume it."""
     who = _caller_of(runs, caller)
     known = timetable.get(id, who)
+    if enabled is not None:
+        known = timetable.enable(known, enabled, who)
     given: dict[str, Any] = {"name": name, "description": description, "frequency": frequency}
     given = {key: value for key, value in given.items() if value is not None}
+    if not given and enabled is not None:
+        view = timetable.view(known)
+        note = known.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
+        return Reply({"schedule": view, "verb": known.status}, f"Schedule {known.ref} ({known.name}): {note}")
     if not given:
-        raise BadInput("nothing to change", hint="give name, frequency or description")
+        raise BadInput("nothing to change", hint="give name, frequency, description or enabled")
     if frequency is not None:
         given["rule"] = timetable.read(frequency, known.rule.zone)
         given["frequency"] = _frequency(frequency, given["rule"])
     if description is not None and known.action.kind != "tasks":
         given["action"] = Action(known.action.kind, {**known.action.details, _text_key(known.action.kind): description})
     return _show_made(timetable.view(timetable.change(known, who, **given)), "Changed")
-
-
-@tool(group="schedules", menu=(), needs=WRITES)
-def enable_schedule(
-    id: Id, enabled: Annotated[bool, "false pauses it"] = True, *, timetable: Timetable, runs: Runs, caller: Caller
-) -> Reply[Changed]:
-    """Resume a schedule, or pause it; what it missed stays missed."""
-    who = _caller_of(runs, caller)
-    found = timetable.enable(timetable.get(id, who), enabled, who)
-    view = timetable.view(found)
-    note = found.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
-    return _show_changed(found, found.status, note)
 
 
 @tool(group="schedules", command="schedule delete", menu=(), needs=WRITES)
@@ -256,41 +254,14 @@ def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller
     return _show_changed(known, known.status, said)
 
 
-# -- cron jobs: messages to a session -------------------------------------------------------------------
-
-
-@tool(group="cron", menu=(), needs=WRITES)
-def cron_add(
-    name: Name,
-    message: Annotated[str, Range(1, 20_000), "what is said to the assistant at these times"],
-    schedule: Annotated[str, Range(1, 200), "five cron fields such as '0 9 * * 1-5', or 'every N' with N seconds"],
-    timezone: Zone = "local",
-    channel: Annotated[str, "the conversation, such as local:ada; empty for this one"] = "",
-    enabled: Annotated[bool, "whether it is on"] = True,
-    *,
-    timetable: Timetable,
-    runs: Runs,
-    caller: Caller,
-) -> Reply[MadeSchedule]:
-    """Add a cron job: a message to the assistant at its times, answered in the conversation."""
-    session, metadata = _channel_target(channel, runs, caller)
-    _require_own(session, timetable, runs, caller)
-    rule = timetable.simple(schedule, timezone)
-    if session.startswith("email:"):
-        metadata["email_subject"] = f"{PREFIX} {name}"
-    now = now_ms()
-    made = New(
-        name,
-        rule,
-        Action("message", {"text": message}),
-        frequency=schedule,
-        mode="session",
-        session=session,
-        metadata=metadata,
-        is_enabled=enabled,
-        first_ms=now if rule.kind == "interval" else _first_due(rule, now),
-    )
-    return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
+def _message_rule(frequency: str, zone: str, timetable: Timetable) -> recurrence.Rule:
+    """The times of a message: five fields of cron, `every N`, or words about time that no model has to judge."""
+    try:
+        return timetable.simple(frequency, zone)
+    except BadInput as error:
+        if (rule := timetable.read(frequency, zone)).kind == "text":
+            raise error from None
+        return rule
 
 
 # -- whose ----------------------------------------------------------------------------------------------

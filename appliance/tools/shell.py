@@ -1,6 +1,6 @@
-"""Tools that run a command in the sandbox: exec, shell, sh and env. They differ in what they answer, not in what holds them.
+"""Tools that run a command in the sandbox: exec, sh and env. They differ in what they answer, not in what holds them.
 
-`exec` tells the exit code of whatever ran; to `shell` a code other than 0 is an error; `sh` and `env` answer with the
+`exec` tells the exit code of whatever ran, or takes one other than 0 for an error; `sh` and `env` answer with the
 channels of a run that is shown its entries, and `env` cannot write to the working folder.
 """
 
@@ -22,18 +22,20 @@ Seconds = Annotated[int | float | str | None, "seconds it may take"]
 
 
 @tool(group=GROUP, name="exec", menu=(), needs=SANDBOXED)
-def exec_command(command: Command, timeout: Seconds = None, *, executions: Executions, caller: Caller) -> Outcome:
+def exec_command(
+    command: Command,
+    timeout: Seconds = None,
+    strict: Annotated[bool, "an exit code other than 0 is an error"] = False,
+    *,
+    executions: Executions,
+    caller: Caller,
+) -> Outcome:
     """Run a command in the sandbox: no network, only the working folder can be written to."""
-    ran = executions.run(caller, "exec", _require_command(command), _parse_seconds(timeout, 0))
-    return ran if isinstance(ran, Outcome) else _completed_outcome(ran)
-
-
-@tool(group=GROUP, menu=(), needs=SANDBOXED)
-def shell(command: Command, timeout: Seconds = SHELL_S, *, executions: Executions, caller: Caller) -> Outcome:
-    """Run a command in the sandbox; an exit code other than 0 is an error."""
-    ran = executions.run(caller, "shell", _require_command(command), _parse_seconds(timeout, SHELL_S))
+    ran = executions.run(caller, "exec", _require_command(command), _parse_seconds(timeout, SHELL_S if strict else 0))
     if isinstance(ran, Outcome):
         return ran
+    if not strict:
+        return _completed_outcome(ran)
     if (trouble := _trouble_outcome(ran)) is not None:
         return trouble
     if ran.execution.exit_code:

@@ -1,4 +1,4 @@
-"""Tools for skills: list, read, search, write, edit and delete them.
+"""Tools for skills: list, read, search, write and delete them.
 
 What a model writes is checked like what a person writes. It stays untrusted: its description stands in no prompt until a person
 trusts it, because the words of a model may be those of a page that it has read.
@@ -89,15 +89,22 @@ def skill_read(
 @tool(group="skills", menu=(), needs=WRITES)
 def skill_write(
     name: Name,
-    description: Annotated[str, Range(1, 1024), "one sentence: what it does and when to use it"],
-    body: Annotated[str, "the steps, in Markdown"],
+    description: Annotated[str, Range(0, 1024), "one sentence: what it does and when to use it"] = "",
+    body: Annotated[str, "the steps, in Markdown"] = "",
     arguments: Annotated[tuple[Argument, ...], "words after /name"] = (),
     on_conflict: Annotated[Literal["error", "overwrite"], "when there is one of this name"] = "error",
+    patches: Annotated[tuple[LinePatch, ...], "instead lines of its file from 1; end_line 0 inserts, empty content deletes"] = (),
     *,
     skill_service: SkillService,
     caller: Caller,
 ) -> Reply[WrittenSkill]:
-    """Write a new skill, which can be called as /name from the next message on."""
+    """Write a new skill, which can be called as /name from the next message on, or change lines of one."""
+    if patches:
+        one = skill_service.edit(name, patches, by=author_of(caller))
+        text = f"Changed the skill {one.skill.name}."
+        return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=False), text)
+    if not description.strip() or not body.strip():
+        raise BadInput("a new skill has a description and a body", hint="give both, or patches", outcome="invalid_arguments")
     one, is_new = skill_service.create(
         name, description, body, arguments, is_overwriting=on_conflict == "overwrite", by=author_of(caller)
     )
@@ -105,21 +112,6 @@ def skill_write(
         f"{'Wrote' if is_new else 'Replaced'} the skill {one.skill.name}. {usage_of(one.skill)} uses it from the next message on."
     )
     return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=is_new), text)
-
-
-@tool(group="skills", menu=(), needs=WRITES)
-def skill_edit(
-    name: Name,
-    patches: Annotated[tuple[LinePatch, ...], "lines from 1, both included; end_line 0 inserts, empty content deletes"],
-    *,
-    skill_service: SkillService,
-    caller: Caller,
-) -> Reply[WrittenSkill]:
-    """Change lines of a skill's file; refused when the result is no skill any more."""
-    if not patches:
-        raise BadInput("no patch is given", outcome="invalid_arguments")
-    one = skill_service.edit(name, patches, by=author_of(caller))
-    return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=False), f"Changed the skill {one.skill.name}.")
 
 
 @tool(group="skills", menu=(), needs=WRITES)

@@ -353,9 +353,9 @@ class Face(FrameApp):
             self._was_up = True
             self._active_panel.enter()
             self.weigh()
-            self.chat.ask("notice.waiting", {}, self._show_waiting)
+            self.chat.ask("notice.list", {"is_waiting": True}, self._show_waiting)
             if self._is_asking:
-                self.chat.ask("interview.next", {}, self._ask_first, failed=lambda error: None)
+                self.chat.ask("interview.answer", {}, self._ask_first, failed=lambda error: None)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)

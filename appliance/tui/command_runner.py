@@ -83,7 +83,7 @@ class Executor:
         if command is None and any(one["name"] == name for one in self._skills):
             await self._chat.send(f"/{name} {argument}".rstrip())
         elif command is None:
-            self._ask_core("skill.offers", {}, lambda found: self._call_skill(found, name, argument))
+            self._ask_core("skill.list", {}, lambda found: self._call_skill(found, name, argument))
         elif command.needs_thread and not self._current_thread:
             self._say_line(f"/{name}: {FIRST}", True)
         elif command.needs_argument and not argument:
@@ -117,8 +117,8 @@ class Executor:
 
     def _call_skill(self, found: list[dict[str, Any]], name: str, argument: str) -> None:
         """Send what calls a skill that was not known when it was typed; say so where there is none."""
-        self._skills = found
-        if any(one["name"] == name for one in found):
+        self._skills = called(found)
+        if any(one["name"] == name for one in self._skills):
             self._panel.app.call_later(self._chat.send, f"/{name} {argument}".rstrip())
             return
         meant = f" (did you mean /{other}?)" if (other := near(name)) else ""
@@ -127,14 +127,10 @@ class Executor:
     def _list_skills(self, found: list[dict[str, Any]]) -> None:
         """Those that can be called and how, then those that cannot be used and why."""
         missing = [f"✘ {one['name']} cannot be used: {one['missing']}" for one in found if one["missing"]]
-
-        def show(called: list[dict[str, Any]]) -> None:
-            self._skills = called
-            width = max((len(one["usage"]) for one in called), default=0)
-            lines = [f"{one['usage']:<{width}}  {one['description']}" for one in called]
-            self._chat.note("\n".join([*lines, *missing]) or "no skills found")
-
-        self._ask_core("skill.offers", {}, show)
+        self._skills = called(found)
+        width = max((len(one["usage"]) for one in self._skills), default=0)
+        lines = [f"{one['usage']:<{width}}  {one['description']}" for one in self._skills]
+        self._chat.note("\n".join([*lines, *missing]) or "no skills found")
 
     def _list_channels(self, found: list[dict[str, Any]]) -> None:
         self._chat.note("\n".join(map(channel_line, found)) or "no channels")
@@ -192,7 +188,7 @@ class Executor:
             "waiting": lambda _: self._ask_core("entry.waiting", {"limit": 100}, self._go_to_waiting),
             "approve": self._approve_waiting,
             "reject": self._reject_waiting,
-            "abort": lambda _: self._call_for_run("run.abort", lambda done: self._show_stopped(done["aborted"])),
+            "abort": lambda _: self._call_for_run("run.stop", lambda done: self._show_stopped(done["stopped"]), is_queue_kept=True),
             "stop": lambda _: self._call_for_run("run.stop", lambda done: self._show_stopped(done["stopped"])),
             "inject": lambda text: self._call_for_run(
                 "run.inject", lambda _: self._say_line("the owl reads it at its next step"), text=text
@@ -234,7 +230,7 @@ class Executor:
         """Fetch what may follow a command as soon as it is typed; `then` when it has come."""
         # Letters may come all at once, as from a paste or over a slow line: then the slash alone is never seen.
         if text == "/" or (text.startswith("/") and text == text.strip() and not self._skills):
-            self._ask_core("skill.offers", {}, lambda found: self._keep_prepared("_skills", found, then))
+            self._ask_core("skill.list", {}, lambda found: self._keep_prepared("_skills", called(found), then))
         elif text == "/resume ":
             self._ask_core("thread.list", {"limit": LAST}, lambda found: self._keep_prepared("_threads", found, then))
         elif text == "/model ":
@@ -276,7 +272,7 @@ class Executor:
         self._go_to_thread(made["id"], f"this is the new thread {made['alias']}; the old one stays as it is")
 
     def _rename_thread(self, name: str) -> None:
-        self._call_for_run("run.rename", self._show_rename, alias=name)
+        self._call_for_run("run.config", self._show_rename, alias=name)
 
     def _show_rename(self, run: dict[str, Any]) -> None:
         self._chat.talk.title = named(run)
@@ -412,7 +408,7 @@ class Executor:
     def _archive_session(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
         told = f"session {session} is archived; your next message reopens it"
-        self._ask_core("session.archive", {"id": session}, lambda _: self._say_line(told))
+        self._ask_core("session.change", {"id": session, "status": "archived"}, lambda _: self._say_line(told))
 
     def _show_status(self, status: dict[str, Any]) -> None:
         self._chat.note("\n".join(status_lines(status, self._waits.count, self._current_thread)))
@@ -521,3 +517,8 @@ def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[SaidMe
 def _matches_words(thread: dict[str, Any], words: str) -> bool:
     text = f"{named(thread)} {thread['id']}".lower()
     return all(word in text for word in words.lower().split())
+
+
+def called(skills: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The skills that can be called as `/name`."""
+    return [one for one in skills if not one["is_reserved"]]

@@ -69,7 +69,7 @@ def test_help_has_its_parts_in_one_order() -> None:
 
 
 def test_syntax_tells_what_may_be_left_out() -> None:
-    wanted = {"context_list_drives": "()", "list_files": "([path])", "grep": "(pattern, path, [ignore_case])"}
+    wanted = {"think": "([body])", "list_dir": "([path, brief])", "grep": "(pattern, path, [ignore_case])"}
     assert {name: syntax("", TOOLS[name].signature) for name in wanted} == wanted
 
 
@@ -78,7 +78,7 @@ def test_tools_that_work_like_a_shell_command_name_it_first() -> None:
     files = [one for one in TOOLS.values() if one.mark.group == "files" or one.mark.name.startswith("context_")]
     about = {one.mark.name: one.description.partition(":")[0] for one in files}
     like = {name for name, words in about.items() if re.fullmatch(r"Like [a-z][a-z -]*", words)}
-    not_like = {"context_search", "context_chunks", "context_reembed", "context_refresh"}
+    not_like = {"context_search", "context_reembed", "context_refresh"}
     assert set(about) - like == not_like and about["read_file"] == "Like cat" and about["context_copy"] == "Like cp -r"
 
 
@@ -120,18 +120,28 @@ def test_others_names_are_of_tools_that_there_are_with_arguments_they_have() -> 
     for name, theirs in read_aliases().items():
         taken = {one.name for one in TOOLS[name].signature.fields}
         for alias in theirs:
-            assert alias.design in set("ABRS") and alias.name.isidentifier(), alias
+            assert alias.design in (*"ABRS", "earlier") and alias.name.isidentifier(), alias
             assert {*alias.arguments.values(), *alias.implied} <= taken, alias
+
+
+def test_a_design_s_name_that_is_also_a_groups_means_the_whole_group() -> None:
+    box = Toolbox(tools.load(), {}, rules=ToolRules(Policy()))
+    try:
+        shell = {"exec", "sh", "env"}
+        assert {*box.allowed(("shell",))} == shell and not shell & {*box.allowed(("-shell",))}
+        assert box.allowed(("list_files", "-spawn")) == ("list_dir",)
+    finally:
+        box.close()
 
 
 @pytest.mark.parametrize(
     ("name", "given", "ours", "meant"),
     [
         ("cron_remove", {"job_id": "7"}, "delete_schedule", {"id": "7"}),
-        ("cron_set_enabled", {"job_id": "7", "enabled": False}, "enable_schedule", {"id": "7", "enabled": False}),
-        ("disable_schedule", {"id": "7"}, "enable_schedule", {"id": "7", "enabled": False}),
+        ("cron_set_enabled", {"job_id": "7", "enabled": False}, "update_schedule", {"id": "7", "enabled": False}),
+        ("disable_schedule", {"id": "7"}, "update_schedule", {"id": "7", "enabled": False}),
         ("memory_write", {"content": "x", "name": "GOALS"}, "document_write", {"content": "x", "name": "MEMORY"}),
-        ("enable_schedule", {"id": "7"}, "enable_schedule", {"id": "7"}),
+        ("enable_schedule", {"id": "7"}, "update_schedule", {"id": "7", "enabled": True}),
     ],
 )
 def test_a_name_of_the_designs_has_arguments_of_its_own(name: str, given: dict[str, Any], ours: str, meant: dict[str, Any]) -> None:

@@ -458,7 +458,7 @@ def test_a_core_does_what_was_left_while_it_was_down_and_while_it_runs(box: Box)
     leave(box, "b.json", {"kind": "task", "name": "water the plants"})
     core = box.serve()
     until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][2:] == ["The oven is hot."])
-    assert core.call("queue.counts")["tasks"]["pending"] == 1
+    assert core.call("core.status")["queue"]["tasks"]["pending"] == 1
     (folder / "c.json.tmp").write_text(json.dumps({**request, "text": "It is cold."}))
     (folder / "c.json.tmp").rename(folder / "c.json")
     until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][3:] == ["It is cold."])

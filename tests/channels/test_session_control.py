@@ -53,7 +53,8 @@ class Bench:
     def table(self) -> dict[str, Method]:
         control = self.control
         table = SessionMethods(control, RunStates(self.runs, Views(self.desk.store)))
-        return find_methods(table, control, self.runs, control.branches, control.transcripts)
+        threads = ThreadMethods(self.inbox, self.runs, None, control.require_model)
+        return find_methods(table, threads, control, self.runs, control.branches, control.transcripts)
 
     def call(self, method: str, **params: object) -> Any:
         return self.methods[method].call(LocalCall(lambda name, value: self.told.append((name, value))), **params)
@@ -115,7 +116,7 @@ def test_a_request_without_a_model_or_for_a_run_that_is_not_there_begins_nothing
     for more in ({}, {"fork": True}):
         with pytest.raises(NotFound, match="nobody"):
             bench.call("run.act", prompt="hi", model="double", run="nobody", **more)
-    for method, more in (("run.inject", {"text": "hi"}), ("run.abort", {}), ("run.config", {}), ("run.rename", {"alias": "x"})):
+    for method, more in (("run.inject", {"text": "hi"}), ("run.stop", {}), ("run.config", {}), ("run.config", {"alias": "x"})):
         with pytest.raises(NotFound, match="nobody"):
             bench.call(method, run="nobody", **more)
     assert store.value("SELECT (SELECT COUNT(*) FROM runs) + (SELECT COUNT(*) FROM loops)") == 0 and bench.told == []
@@ -169,7 +170,7 @@ def test_prompt_sent_while_one_is_active_is_queued_and_answers_100(store: Store)
     ]
     for loop in (first, second, third, fourth):  # first come, first served
         until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 102)  # type: ignore[misc]
-        assert bench.call("run.abort", run=first["run"])["aborted"]
+        assert bench.call("run.stop", run=first["run"], is_queue_kept=True)["stopped"]
         until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 499)  # type: ignore[misc]
 
 
@@ -177,11 +178,11 @@ def test_prompt_sent_while_one_is_active_is_queued_and_answers_100(store: Store)
 def test_abort_ends_only_the_current_loop_and_stop_ends_all(store: Store) -> None:
     bench = Bench(store, until_stopped)
     run = bench.call("run.act", prompt="one", model="double", wait=False)["run"]
-    assert bench.call("run.abort", run=bench.desk.accept("idle").run)["aborted"] is False
+    assert bench.call("run.stop", run=bench.desk.accept("idle").run, is_queue_kept=True)["stopped"] is False
     more = [bench.call("run.act", prompt=text, model="double", run=run, wait=False) for text in ("two", "three")]
     loops = [done["loop"] for done in more]
     until(lambda: bench.runs.queue(run)[0].status == 102)
-    bench.call("run.abort", run=run)
+    bench.call("run.stop", run=run, is_queue_kept=True)
     until(lambda: [loop.status for loop in bench.runs.queue(run)] == [102, 100])
     assert bench.runs.get(run).status == 102
     bench.inbox.stop(run)
@@ -201,7 +202,7 @@ def test_what_is_queued_is_answered_after_an_abort(store: Store) -> None:
     until(lambda: bool(store.value("SELECT COUNT(*) FROM loops WHERE draft <> ''")))
     later = [bench.call("run.act", prompt=text, model="double", run=first["run"], wait=False) for text in ("two", "three")]
     assert [told["status"] for told in later] == [100, 100]
-    assert bench.call("run.abort", run=first["run"]) == {"run": first["run"], "aborted": True}
+    assert bench.call("run.stop", run=first["run"], is_queue_kept=True) == {"run": first["run"], "stopped": True}
     until(lambda: bench.inbox.busy() == 0 and bench.runs.queue(first["run"]) == [])
     assert [bench.runs.loop(told["loop"]).status for told in (first, *later)] == [499, 200, 200]
     said = [e for e in bench.runs.events(first["run"]) if e.role == "assistant" and e.kind == "message"]
@@ -260,15 +261,15 @@ def test_ones_own_conversation_is_closed_only_for_good(bench: Bench) -> None:
     mine = f"local:{user_name(os.getuid())}"
     bench.desk.accept("one", sender=mine.removeprefix("local:"))
     with pytest.raises(Refused, match="your own conversation") as caught:
-        bench.call("session.close", id=mine)
+        bench.call("session.change", id=mine, status="closed")
     assert "session archive" in caught.value.hint and "--final" in caught.value.hint
-    assert bench.call("session.close", id=mine, is_final=True)["status"] == "closed"
-    assert bench.call("session.close", id=mine)["status"] == "closed"
+    assert bench.call("session.change", id=mine, status="closed", is_final=True)["status"] == "closed"
+    assert bench.call("session.change", id=mine, status="closed")["status"] == "closed"
 
 
 def test_closing_a_session_ends_what_waits_in_it_and_no_fork_is_made_there(bench: Bench, store: Store) -> None:
     waits = bench.desk.accept("one")  # recorded, and never begun
-    assert bench.call("session.close", id="local:ann")["status"] == "closed"
+    assert bench.call("session.change", id="local:ann", status="closed")["status"] == "closed"
     assert (bench.runs.loop(waits.loop).status, bench.runs.queue(waits.run)) == (499, [])
     for method, more in (("run.fork", {}), ("run.jump", {"seq": 0})):
         with pytest.raises(Conflict, match="is closed"):
@@ -276,7 +277,7 @@ def test_closing_a_session_ends_what_waits_in_it_and_no_fork_is_made_there(bench
     put_down = bench.desk.accept("two", sender="bob")
     bench.runs.start_loop(put_down.loop)
     bench.runs.pause_loop(bench.runs.loop(put_down.loop))
-    bench.call("session.archive", id="local:bob")
+    bench.call("session.change", id="local:bob", status="archived")
     assert bench.call("run.fork", run=put_down.run)["session"] == "local:bob", "what is put away may be forked"
 
 
@@ -287,14 +288,14 @@ def test_what_another_process_answers_cannot_be_stopped_here_and_says_so(bench: 
         elsewhere = Runs(store, clock.process(other.pid).encode())
         elsewhere.start_loop(made.loop)
         with pytest.raises(Conflict, match="another process") as error:
-            bench.call("run.abort", run=made.run)
+            bench.call("run.stop", run=made.run, is_queue_kept=True)
         assert "Ctrl+C" in error.value.hint
         with pytest.raises(Conflict, match="another process"):
             bench.inbox.stop(made.run)
     finally:
         other.kill()
         other.wait()
-    assert bench.call("run.abort", run=made.run)["aborted"] is False
+    assert bench.call("run.stop", run=made.run, is_queue_kept=True)["stopped"] is False
 
 
 @pytest.mark.covers("R-043")
@@ -304,7 +305,7 @@ def test_any_client_may_use_any_run_of_the_same_user(bench: Bench) -> None:
     call = LocalCall(lambda name, value: None, client="another")
     done = another["run.act"].call(call, prompt="two", model="double", run="shared", wait=True)
     assert (done["run"], done["status"]) == (made["run"], 200)
-    for method, more in (("run.view", {}), ("run.config", {"settings": {"no_web": True}}), ("run.rename", {"alias": "renamed"})):
+    for method, more in (("run.view", {}), ("run.config", {"settings": {"no_web": True}}), ("run.config", {"alias": "renamed"})):
         assert another[method].call(call, run=made["run"], **more)
     assert bench.runs.get("renamed").settings.no_web
 
@@ -336,7 +337,7 @@ def test_persona_stays_and_settings_change(bench: Bench) -> None:
     assert bench.call("run.config", run=made["run"], settings={"temperature": 1})["settings"]["temperature"] == 1
     assert bench.call("run.config", run=made["run"])["settings"]["persona"] == "a poet"
     with pytest.raises(Conflict, match="another run"):
-        bench.call("run.rename", run=bench.desk.accept("x").run, alias=made["alias"])
+        bench.call("run.config", run=bench.desk.accept("x").run, alias=made["alias"])
 
 
 @pytest.mark.covers("A-215", "A-216")
@@ -442,14 +443,14 @@ class Way:
 def test_export_is_one_private_file_whole_or_not_at_all(bench: Bench, tmp_path: Path) -> None:
     bench.desk.answer("y" * 90_000)
     target = tmp_path / "deep" / "er" / "ann.jsonl"
-    assert annals.write_stream(Way(bench), "session.export", "local:ann", str(target)) == 0
+    assert annals.write_stream(Way(bench), {"id": "local:ann"}, str(target)) == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert stat.S_IMODE(target.parent.stat().st_mode) == 0o700
     lines = target.read_text("utf-8").splitlines()
     assert len(json.loads(next(line for line in lines if '"role": "user"' in line))["content"]) == 90_000
     before = target.read_bytes()
     with pytest.raises(NotFound):
-        annals.write_stream(Way(bench), "session.export", "local:nobody", str(target))
+        annals.write_stream(Way(bench), {"id": "local:nobody"}, str(target))
     assert target.read_bytes() == before and [p.name for p in target.parent.iterdir()] == ["ann.jsonl"]
 
 
@@ -457,7 +458,7 @@ def test_export_is_one_private_file_whole_or_not_at_all(bench: Bench, tmp_path: 
 def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Path) -> None:
     bench.desk.answer("one")
     folder = tmp_path / "sessions" / "user"
-    annals.write_stream(Way(bench), "session.export", "local:ann", str(folder / "good.jsonl"))
+    annals.write_stream(Way(bench), {"id": "local:ann"}, str(folder / "good.jsonl"))
     (folder / "bad.jsonl").write_bytes(b"\xff\xfe nonsense\n{half\n")
     (folder / "notes.txt").write_text("not ours")
     found = annals.files([str(tmp_path / "sessions")])
@@ -477,7 +478,7 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     bench.call("run.act", prompt="one", model="double", alias="first")
     bench.call("run.fork", run="first", alias="fork")
     target = tmp_path / "ann.jsonl"
-    annals.write_stream(Way(bench), "session.export", bench.runs.sessions()[0]["id"], str(target))
+    annals.write_stream(Way(bench), {"id": bench.runs.sessions()[0]["id"]}, str(target))
     session = bench.runs.sessions()[0]["id"]
     new_store(home.database).close()
     home.config.write_text("")

@@ -173,7 +173,7 @@ def test_an_export_on_a_terminal_shows_what_nobody_sees_and_in_a_pipe_is_as_it_i
 
     def export(out: TextIO) -> None:
         with redirect_stdout(out):
-            session.write_stream(Told(), "thread.export", "x", "")  # type: ignore[arg-type]
+            session.write_stream(Told(), {"thread": "x"}, "")  # type: ignore[arg-type]
 
     assert on_terminal(export) == '{"title": "a\\u{202e}b\\u{2028}c"}\n'
     export(piped := io.StringIO())

@@ -194,13 +194,13 @@ def test_an_undo_brings_back_a_document_as_the_person_had_left_it(stage: Stage) 
 @pytest.mark.covers("B-180")
 def test_a_document_is_created_read_changed_and_deleted(stage: Stage) -> None:
     box = stage.core.home.box
-    assert write(stage, "document_create", name="house", content="The house has two floors.").status == 200
+    assert write(stage, "prompt_create", name="house", content="The house has two floors.").status == 200
     assert (box / "house.md").read_text() == (
         "---\nloading: contextual\nagent-modification: true\n---\n\nThe house has two floors.\n"
     )
-    assert write(stage, "document_create", name="house", content="Mine.").status == 409
+    assert write(stage, "prompt_create", name="house", content="Mine.").status == 409
     patch = {"start_line": 6, "end_line": 6, "content": "The house has three floors."}
-    assert write(stage, "document_edit", name="house", patches=[patch]).status == 200
+    assert write(stage, "document_write", name="house", patches=[patch]).status == 200
     assert "three floors" in write(stage, "document_read", name="house").message
     listed = {one["name"]: one for one in write(stage, "document_list").data}
     assert listed["house"]["may_modify"] and not listed["SOUL"]["may_modify"] and "ENVIRONMENT" not in listed
@@ -220,11 +220,11 @@ def test_what_is_the_persons_alone_no_tool_changes(stage: Stage) -> None:
     before = {name: (box / name).read_text() for name in kept}
     patch = [{"start_line": 1, "end_line": 1, "content": "Yours."}]
     for name in ("SOUL", "roles/coder/SOUL", "house", "IDENTITY", "BOOTSTRAP"):
-        assert write(stage, "document_edit", name=name, patches=patch).status == 403, name
+        assert write(stage, "document_write", name=name, patches=patch).status == 403, name
         assert write(stage, "document_delete", name=name).status == 403, name
-    assert write(stage, "document_create", name="roles/coder/IDENTITY", content="x").status == 403
+    assert write(stage, "prompt_create", name="roles/coder/IDENTITY", content="x").status == 403
     run = stage.ask("[hi] Hello.", CHAT).run
-    for tool, given in (("document_read", {}), ("document_edit", {"patches": patch}), ("document_delete", {})):
+    for tool, given in (("document_read", {}), ("document_write", {"patches": patch}), ("document_delete", {})):
         assert write(stage, tool, run, name="users/eve/USER", **given).status == 404, "another person's"
     assert {name: (box / name).read_text() for name in kept} == before
 
@@ -239,7 +239,7 @@ def test_front_matter_that_is_not_right_leaves_a_document_as_it_was(stage: Stage
     path.write_text(KEPT)
     number = 3 if line.startswith("agent") else 2
     patch = {"start_line": number, "end_line": number, "content": line}
-    assert write(stage, "document_edit", name="BELIEFS", patches=[patch]).status == 400
+    assert write(stage, "document_write", name="BELIEFS", patches=[patch]).status == 400
     assert path.read_text() == KEPT
 
 

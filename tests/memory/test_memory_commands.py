@@ -56,13 +56,13 @@ def test_what_was_said_is_remembered_when_a_session_is_archived_and_once(box: Bo
     core.call("message.send", text="I prefer tea with milk. What time is it?")
     core.call("message.send", text="ok")
     (session,) = core.call("session.list")
-    core.call("session.archive", id=session["id"])
+    core.call("session.change", id=session["id"], status="archived")
     (line,) = core.call("memory.list")
     assert line["record"]["text"] == "I prefer tea with milk." and line["record"]["kind"] == "preference"
     assert line["record"]["source"] == f"session:{session['id']}" and line["record"]["owner"] == session["context"]
     core.call("memory.forget", key=line["ref"])
     core.call("message.send", text="hello again")
-    core.call("session.archive", id=session["id"])
+    core.call("session.change", id=session["id"], status="archived")
     assert core.call("memory.list") == [], "what was forgotten does not come back"
 
 
@@ -71,5 +71,5 @@ def test_nothing_is_looked_through_where_that_is_switched_off(box: Box) -> None:
     core = box.serve(OWLBOX__SESSIONS__ARCHIVAL__MEMORY_EXTRACTION="false")
     core.call("message.send", text="I prefer tea with milk.")
     (session,) = core.call("session.list")
-    core.call("session.archive", id=session["id"])
+    core.call("session.change", id=session["id"], status="archived")
     assert core.call("memory.list") == []

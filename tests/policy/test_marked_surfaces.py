@@ -34,9 +34,6 @@ SHOWS: dict[str, dict[str, Any]] = {
     "search_semantic": {"query": "kumquat"},
     "context_search": {"query": "kumquat"},
     "context_grep": {"pattern": "kumquat", "path": "/notes/kumquat.md", "drive": "box"},
-    "context_chunks": {"path": "/notes/kumquat.md", "drive": "box"},
-    "context_count_lines": {"path": "/notes/kumquat.md", "drive": "box"},
-    "context_exists": {"path": "/notes/kumquat.md", "drive": "box"},
     "context_info": {"path": "/notes/kumquat.md", "drive": "box"},
     "context_list": {"path": "/notes", "drive": "box"},
     "context_read": {"path": "/orders/kumquat", "drive": "agent"},
@@ -55,7 +52,6 @@ SHOWS: dict[str, dict[str, Any]] = {
 FILES = {
     "read_file": {"path": "tips.txt"},
     "grep": {"path": ".", "pattern": "kumquat"},
-    "list_files": {"path": "."},
     "list_dir": {"path": "."},
     "find": {"path": ".", "pattern": "*.txt"},
 }
@@ -63,7 +59,6 @@ FILES = {
 WRITES: dict[str, tuple[dict[str, Any], str]] = {
     "write_note": ({"title": "Wallaby", "text": TEXT}, "box://notes/wallaby.md"),
     "append_note": ({"name": "notes/mine.md", "text": TEXT}, "box://notes/mine.md"),
-    "shorten_note": ({"name": "notes/long.md", "text": "two"}, "box://notes/long.md"),
     "remember": ({"text": f"{TEXT} at five", "title": "wallaby"}, "memory://notes/wallaby"),
     "context_write": ({"path": "/wallaby", "drive": "agent", "content": TEXT}, "agent://wallaby"),
     "context_edit": (
@@ -74,7 +69,6 @@ WRITES: dict[str, tuple[dict[str, Any], str]] = {
         {"src_path": "/orders/kumquat", "src_drive": "agent", "dst_path": "/copied", "dst_drive": "agent"},
         "agent://copied",
     ),
-    "context_move": ({"src_path": "/moving", "src_drive": "agent", "dst_path": "/moved", "dst_drive": "agent"}, "agent://moved"),
     "set": ({"path": "agent://set", "body": TEXT}, "agent://set"),
     "cp": ({"path": MEMO, "to": "agent://copy"}, "agent://copy"),
     "mv": ({"path": "agent://going", "to": "agent://gone"}, "agent://gone"),
@@ -84,57 +78,55 @@ WRITES: dict[str, tuple[dict[str, Any], str]] = {
 }
 # Held in a marked thread whatever it says: `test_taint` and `test_taint_ways` have those.
 HELD = """
-    capabilities_refresh document_create document_delete document_edit document_write
-    cron_add create_schedule delete_schedule enable_schedule trigger_schedule
-    update_schedule skill_delete skill_edit skill_write exec env sh shell message mcp_exec context_refresh fetch_url web_search
+    capabilities_refresh document_delete document_write
+    create_schedule delete_schedule trigger_schedule
+    update_schedule skill_delete skill_write exec env sh message mcp_exec context_refresh fetch_url web_search
 """.split()
 # What a schema does not say of their arguments.
 GIVEN: dict[str, dict[str, Any]] = {
-    "document_edit": {"patches": [{"start_line": 1, "end_line": 1, "content": TEXT}]},
-    "skill_edit": {"patches": [{"start_line": 1, "end_line": 1, "content": TEXT}]},
     "message": {"target": "person:bob", "content": TEXT},
 }
 # They carry texts of another run, whose marks go along: `test_taint_travel`, `test_taint_server` and `test_delegation` have those.
 OTHERS = """
-    delegate spawn spawn_await wait_task mcp_info mcp_list_tools mcp_search tool_help use pipe_to_context read_large_result
+    delegate spawn_await wait_task mcp_info mcp_list_tools tool_help use pipe_to_context read_large_result
 """.split()
 # Names, numbers and states that no stranger words; what is written there stays in the thread; or what is put down ends it.
 SILENT = """
-    context_list_drives context_dir_size context_create_dir context_delete context_reembed rm document_list skill_list
-    preview_schedule ask_user think update sleep spawn_worker cancel_task complete_task delete_task
-    fail_task finish_task reset_task write_file edit_file
+    context_delete context_reembed rm document_list skill_list
+    preview_schedule ask_user think update sleep spawn_worker complete_task delete_task
+    fail_task write_file edit_file
 """.split()
 
 # Methods with which a text gets to where a model reads it: marked as what it was made of, or as a document.
 CARRY = """
     entry.cp entry.mv memory.move_topic run.fork run.jump session.import webhook.receive ingest.chosen ingest.keep
-    ingest.known ingest.page ingest.part ingest.piece ingest.tree skill.install skill.fetch skill.offers skill.call skill.prepare
-    upload.keep mcp.prompt mcp.resource mcp.task mcp.answer tool.call heartbeat.beat core.reload run.undo
+    ingest.known ingest.page ingest.part ingest.piece ingest.tree skill.install skill.fetch skill.call skill.prepare
+    upload.keep mcp.read mcp.task tool.call heartbeat.beat core.reload run.undo
 """.split()
 # A person's own words or decision; what they quote of a marked text is known again.
 OWN = """
-    message.send run.ask run.act run.inject run.write run.config run.rename run.resolve entry.set entry.update
+    message.send run.ask run.act run.inject run.write run.config run.resolve entry.set entry.update
     entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create
-    skill.trust skill.remove stream.append stream.complete session.create session.resume event.publish
+    skill.trust skill.remove stream.append stream.complete session.create event.publish
 """.split()
 # Told to a person or a program, who are no run; or without a text.
 TOLD = """
     backup.list backup.make call.list core.health core.metrics core.shutdown core.status prompt.size
     skill.list skill.skipped skill.review
-    skill.view sql.query tool.list memory.list memory.search memory.topics memory.view run.stop
-    thread.delete thread.end thread.list thread.view history.list history.search run.abort run.path run.state run.tree
-    run.view session.archive session.close session.delete session.export session.list session.view thread.export entry.get
-    entry.history entry.list entry.view entry.waiting event.follow notice.follow notice.list notice.seen notice.waiting
-    thread.follow run.proposal run.compact run.copy run.packet group.activate group.change group.list group.room group.rooms
-    login.check login.end login.enter login.invite login.leave login.list login.redeem login.set_password login.token
-    people.activate people.add people.add_key people.keys people.link people.list people.remove people.remove_key people.show
-    people.unlink channel.devices channel.list channel.test channel.verify audit.list policy.lift policy.reload policy.set
-    policy.show policy.test stream.abort stream.cancel stream.list grant.add grant.list grant.revoke secret.address
-    secret.expire secret.list secret.purge secret.remove secret.reveal secret.rotate secret.set secret.unlock
+    skill.view sql.query tool.list memory.list memory.topics memory.view run.stop
+    thread.delete thread.end thread.list thread.view history.list run.path run.state run.tree
+    run.view session.change session.delete session.export session.list session.view entry.get
+    entry.history entry.list entry.view entry.waiting event.follow notice.follow notice.list notice.seen
+    thread.follow run.proposal run.compact run.packet group.change group.list group.rooms
+    login.check login.end login.enter login.invite login.leave login.list login.set_password login.token
+    people.activate people.add people.key people.keys people.link people.list people.remove people.show
+    channel.devices channel.list channel.test channel.verify audit.list policy.reload policy.set
+    policy.show policy.test stream.cancel stream.list grant.add grant.list grant.revoke secret.address
+    secret.list secret.remove secret.reveal secret.rotate secret.set secret.unlock
     model.bench model.plan model.providers
-    model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed queue.counts worker.kill
+    model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed
     worker.list worker.log worker.reap worker.start worker.stop worker.view mcp.add mcp.auth mcp.deauth mcp.index
-    mcp.ping mcp.remove mcp.servers document.list document.view interview.next heartbeat.view
+    mcp.ping mcp.remove mcp.servers document.list document.view heartbeat.view
     notify.mute job.list job.stop job.view role.list role.use role.view
 """.split()
 # Commands of the chat: what a person types, and what goes to a file of theirs or to the screen; none shows a text to a model.
@@ -522,8 +514,8 @@ def test_every_reader_is_marked_in_every_place(border: Border, places: dict[str,
     assert clean_ones == []
 
 
-def test_there_are_more_than_two_hundred_attempts_half_of_them_on_notes_files_and_marks() -> None:
+def test_there_are_many_attempts_most_of_them_on_notes_files_and_marks() -> None:
     """Made of the tables above, so that a tool that is entered there is tried in every way."""
     on_notes = len(ENTRIES) * len(WAYS) + len(NOTES) * len(FILE_WAYS) + len(READERS) * len(PLACES)
     others = len(SHOWS) + len(FILES) + len(WRITES) + len(HELD)
-    assert on_notes >= 140 and on_notes + others >= 210
+    assert on_notes >= 115 and on_notes + others >= 165

@@ -105,8 +105,6 @@ MEETINGS: list[tuple[str, dict[str, Any]]] = [
     ("context_exists", {"path": "/notes/owl-news.md", "drive": "box"}),
     ("context_search", {"query": "kumquat"}),
     ("context_grep", {"pattern": "kumquat", "path": "/notes/owl-news.md", "drive": "box"}),
-    ("context_chunks", {"path": "/notes/owl-news.md", "drive": "box"}),
-    ("context_count_lines", {"path": "/notes/owl-news.md", "drive": "box"}),
     ("get", {"path": "box://notes/owl-news.md"}),
 ]
 

@@ -270,8 +270,8 @@ def test_every_call_is_on_record(stand: Stand) -> None:
 
 
 def test_resources_and_prompts_are_text(stand: Stand) -> None:
-    assert stand.hub.resource("stub", "note://1")["text"] == "[note://1]\na note"
-    assert stand.hub.prompt("stub", "greet", {"who": "Ada"})["text"] == "user: Hello Ada"
+    assert stand.hub.read("stub", "resource", "note://1")["text"] == "[note://1]\na note"
+    assert stand.hub.read("stub", "prompt", "greet", {"who": "Ada"})["text"] == "user: Hello Ada"
     about = stand.hub.offer("stub").about
     assert about["instructions"] == "be kind" and about["prompts"][0]["name"] == "greet"
     with pytest.raises(ServerError):

@@ -69,7 +69,7 @@ def test_standard_user_neither_sees_nor_steers_what_is_anothers(box: Box) -> Non
         ("history.list", {"context": "user:root"}),
         ("policy.set", {"session": session, "document": strict}),
         ("policy.show", {"session": session}),
-        ("policy.lift", {"session": session}),
+        ("policy.set", {"session": session}),
         ("audit.list", {}),
         ("secret.list", {}),
         ("core.shutdown", {}),

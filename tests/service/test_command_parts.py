@@ -223,7 +223,7 @@ def test_a_command_whose_end_is_told_runs_no_longer(stage: Stage, way: str) -> N
     if way == "elsewhere":  # as another process does it: nothing of ours is told
         stage.core.commands.streams.end(told.run, first, CommandEnd(-1, 0, "the lid was closed", is_stopped=True))
     elif way == "abort":
-        call(stage, "stream.abort", run=told.run, path=first, reason="the lid was closed")
+        call(stage, "stream.complete", run=told.run, path=first, reason="the lid was closed")
     else:
         call(stage, "stream.complete", run=told.run, path=first, exit_code=7, duration_ms=1500)
     state = ("failed", 500) if way == "complete" else ("cancelled", 499)
@@ -327,7 +327,7 @@ def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
     assert call(stage, "stream.append", run=told.run, path=stream.output, text="one\n") == {"bytes": 4}
     assert call(stage, "stream.append", run=told.run, path=stream.output, text="two\n") == {"bytes": 8}
     assert call(stage, "stream.list")[0]["tail"] == "one\ntwo"
-    call(stage, "stream.abort", run=told.run, path=stream.output, reason="the lid was closed")
+    call(stage, "stream.complete", run=told.run, path=stream.output, reason="the lid was closed")
     assert channels(stage, told.run)[stream.output] == ("cancelled", 499, "summarized", "one\ntwo\n")
     assert "the lid was closed" in stage.log(told.run)[ref][2]
     with pytest.raises(Conflict):

@@ -29,7 +29,6 @@ def test_every_method_that_writes_is_durable_when_it_answers(box: Box) -> None:
     assert [name for name, one in told["found"].items() if not one["is_synced"]] == []
     wrote = {name for name, one in told["found"].items() if one["writes"]}
     assert {
-        "run.rename",
         "session.create",
         "notify.mute",
         "notice.seen",

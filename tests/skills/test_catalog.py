@@ -255,7 +255,7 @@ def test_a_skill_is_found_then_read_into_one_conversation_and_gone_from_its_prom
 
     def prompt(text: str, thread: str = "") -> tuple[str, str]:
         run = core.call("message.send", text=text, thread=thread)["run"]
-        return run, str(core.call("run.copy", run=run))
+        return run, str(core.call("run.packet", run=run, turn=0))
 
     one, before = prompt("hello")
     assert "Make tea." in before and "Steep for" not in before, "found: its description alone"

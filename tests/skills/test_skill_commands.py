@@ -200,12 +200,12 @@ def test_a_message_with_a_slash_is_what_the_skill_says(box: Box) -> None:
     sent = core.call("message.send", text='/Review "a b.py" speed')
     events = core.call("thread.view", id=sent["run"])["events"]
     assert [event["content"] for event in events if event["role"] == "user"] == ['/Review "a b.py" speed']
-    assert "Look over a b.py for speed." in json.dumps(core.call("run.copy", run=sent["run"]))
+    assert "Look over a b.py for speed." in json.dumps(core.call("run.packet", run=sent["run"], turn=0))
     with pytest.raises(OwlError, match=r"Usage: /review <file> \[focus=bugs\]"):
         core.call("message.send", text="/review")
     put(box.home.box / "skills/review/SKILL.md", REVIEW.replace("Look over", "Glance at"))
     sent = core.call("message.send", text="/review x")  # at once: whoever watches the folder has told nothing yet
-    assert "Glance at x for bugs." in json.dumps(core.call("run.copy", run=sent["run"]))
+    assert "Glance at x for bugs." in json.dumps(core.call("run.packet", run=sent["run"], turn=0))
 
 
 @pytest.mark.covers("B-127", "B-130", "A-158")

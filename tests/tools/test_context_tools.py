@@ -89,9 +89,8 @@ def bench(home: Home) -> Iterator[Bench]:
 # -- what they are ------------------------------------------------------------------------------------
 
 
-NAMES = """context_list_drives context_tree context_create_dir context_dir_size context_read context_write context_edit
-context_delete context_copy context_move context_info context_exists context_count_lines context_search context_grep
-context_list context_chunks""".split()
+NAMES = """context_tree context_read context_write context_edit context_delete context_copy
+context_info context_search context_grep context_list""".split()
 
 
 @pytest.mark.covers("B-084")
@@ -151,8 +150,8 @@ def test_bytes_are_given_in_base64_and_are_not_text(bench: Bench) -> None:
     assert bench.entries.blob(entry) == PNG and not entry.is_textual
     info = bench.data("context_info", path="agent:/a.png")
     assert (info["mime"], info["is_textual"], info["size_bytes"]) == ("image/png", False, len(PNG))
-    for name in ("context_read", "context_count_lines", "context_chunks"):
-        assert bench.fails(name, path="agent:/a.png") == "no_text_content"
+    assert bench.fails("context_read", path="agent:/a.png") == "no_text_content"
+    assert bench.fails("context_info", path="agent:/a.png", passages=True) == "no_text_content"
     assert (
         bench.fails("context_edit", path="agent:/a.png", patches=[{"start_line": 1, "end_line": 1, "content": "x"}])
         == "no_text_content"
@@ -278,7 +277,7 @@ def test_an_unknown_path_names_what_is_near(bench: Bench) -> None:
     assert bench.fails("context_read", path="/notes/1.md") == "missing_drive"
     missing = bench.call("context_read", path="agent:/notes/deep/er/x.md")
     assert missing.outcome == "not_found" and missing.hint == "nearby: " + ", ".join(f"agent:/notes/{n}.md" for n in range(5))
-    for name in ("context_read", "context_info", "context_count_lines", "context_delete", "context_chunks"):
+    for name in ("context_read", "context_info", "context_count_lines", "context_dir_size", "context_delete"):
         assert bench.fails(name, path="agent:/none") == "not_found"
     assert bench.fails("context_read", path="agent:/notes") == "not_found"  # a folder that nobody made
     bench.data("context_create_dir", path="/made")
@@ -295,11 +294,13 @@ def test_an_item_is_named_by_its_id_its_reference_or_beside_its_drive(bench: Ben
         {"path": "notes/a.md", "drive": "agent"},
     ):
         assert bench.data("context_read", **way)["content"] == "one"
-        assert bench.data("context_exists", **way) == {"exists": True, "ref": "agent:/notes/a.md", "is_folder": False}
+        found = bench.data("context_exists", **way)
+        assert (found["exists"], found["ref"], found["is_folder"]) == (True, "agent:/notes/a.md", False)
         assert bench.data("context_info", **way)["id"] == made["id"]
     assert bench.data("context_exists", path="00000000-0000-0000-0000-000000000000")["exists"] is False
     assert bench.data("context_exists", path="agent:/no")["exists"] is False
-    assert bench.data("context_exists", path="agent:/notes") == {"exists": True, "ref": "agent:/notes", "is_folder": True}
+    folder = bench.data("context_exists", path="agent:/notes")
+    assert (folder["exists"], folder["ref"], folder["is_folder"]) == (True, "agent:/notes", True)
 
 
 @pytest.mark.covers("B-081", "E-200")
@@ -414,7 +415,7 @@ def test_a_whole_drive_is_deleted_only_recursively(bench: Bench) -> None:
     bench.data("context_write", path="/a", drive="agent2", content="x")
     assert bench.fails("context_delete", path="agent:/") == "invalid_arguments"
     assert bench.data("context_delete", path="agent:/", recursive=True)["deleted"] == 1
-    assert [d["drive"] for d in bench.data("context_list_drives")["drives"]] == ["agent2"]
+    assert bench.data("context_list_drives")["tree"].startswith("agent2:/ (")
 
 
 @pytest.mark.covers("B-080", "E-197")
@@ -481,8 +482,9 @@ def test_a_folder_goes_with_everything_in_it_or_not_at_all(bench: Bench, name: s
 @pytest.mark.covers("B-074")
 def test_a_folder_is_made_once(bench: Bench) -> None:
     first = bench.data("context_create_dir", path="/notes")
-    assert first == {"ref": "agent:/notes", "id": first["id"], "created": True}
-    assert bench.data("context_create_dir", path="notes/") == {**first, "created": False}
+    assert (first["ref"], first["created"]) == ("agent:/notes", True)
+    again = bench.data("context_create_dir", path="notes/")
+    assert (again["id"], again["ref"], again["created"]) == (first["id"], first["ref"], False)
     assert bench.data("context_create_dir", path="/notes", drive="disk")["ref"] == "disk:/notes"
     bench.data("context_write", path="/file", content="x")
     assert bench.fails("context_create_dir", path="/file") == "path_conflict"
@@ -492,9 +494,9 @@ def test_a_folder_is_made_once(bench: Bench) -> None:
 @pytest.mark.covers("B-072")
 def test_drives_come_with_counts_or_a_hint(bench: Bench) -> None:
     empty = bench.call("context_list_drives")
-    assert not empty.data["drives"] and empty.data["hint"] and empty.message == empty.data["hint"]
+    assert not empty.data["tree"] and empty.data["hint"] and empty.data["hint"] in empty.message
     bench.data("context_write", path="/a", content="x")
-    assert bench.data("context_list_drives")["drives"] == [{"drive": "agent", "items": 1}]
+    assert bench.data("context_list_drives")["tree"] == "agent:/ (1 item)"
 
 
 @pytest.mark.covers("B-073", "E-198")
@@ -517,16 +519,12 @@ def test_a_tree_of_a_drive_a_folder_or_everything(bench: Bench) -> None:
 @pytest.mark.covers("B-075", "E-199")
 def test_a_size_in_bytes_and_for_people(bench: Bench) -> None:
     empty = bench.data("context_dir_size", drive="agent")
-    assert (empty["bytes"], empty["formatted"]) == (0, "0 B")
+    assert (empty["size_bytes"], empty["formatted"]) == (0, "0 B")
     bench.data("context_write", path="/a/1", content="x" * 1024)
     bench.data("context_write", path="/a/b/2", content="€" * 512)
-    assert bench.data("context_dir_size", drive="agent", path="/a") == {
-        "ref": "agent:/a",
-        "bytes": 2560,
-        "formatted": "2.5 KB",
-        "items": 2,
-    }
-    assert bench.data("context_dir_size", path="agent:/a", recursive=False)["bytes"] == 1024
+    found = bench.data("context_dir_size", drive="agent", path="/a")
+    assert [found[name] for name in ("ref", "size_bytes", "formatted", "items")] == ["agent:/a", 2560, "2.5 KB", 2]
+    assert bench.data("context_dir_size", path="agent:/a", recursive=False)["size_bytes"] == 1024
 
 
 @pytest.mark.covers("B-084")
@@ -550,10 +548,10 @@ def test_items_are_listed_by_drive_folder_and_page(bench: Bench) -> None:
 @pytest.mark.covers("B-084")
 def test_chunks_shows_the_passages_of_an_item(bench: Bench) -> None:
     bench.data("context_write", path="/a", content="the barn owl\nhunts")
-    data = bench.data("context_chunks", path="agent:/a")
+    data = bench.data("context_info", path="agent:/a", passages=True)
     assert [(p["first_line"], p["last_line"], p["words"]) for p in data["passages"]] == [(1, 2, 4)]
     bench.data("context_write", path="/b", content="# Owls\n\n" + "The barn owl hunts.\n" * 100)
-    found = bench.data("context_chunks", path="agent:/b")["passages"]
+    found = bench.data("context_info", path="agent:/b", passages=True)["passages"]
     assert [p["number"] for p in found] == list(range(1, len(found) + 1)) and len(found) > 1
     assert (found[0]["first_line"], found[-1]["last_line"]) == (1, 102) and found[1]["first_line"] == found[0]["last_line"] + 1
     assert {p["heading"] for p in found} == {"Owls"}
@@ -684,7 +682,7 @@ def test_the_commands_do_the_same_with_and_without_a_core(box: Box, is_served: b
         assert box.run("context", "read", "agent:/notes/a.md").stdout == "one\ntwo\nthree"
         assert box.run("context", "read", "agent:/notes/a.md", "--offset", "2", "--limit", "1").stdout == "two"
         assert box.run("context", "edit", "agent:/notes/a.md", "2", "2", "TWO").returncode == 0
-        assert box.run("context", "lines", "agent:/notes/a.md").stdout == "3 agent:/notes/a.md\n"
+        assert "lines: 3\n" in box.run("context", "info", "agent:/notes/a.md").stdout
         assert box.run("context", "tree", "agent:/").stdout == "agent:/\n  notes/\n    a.md\n"
         assert box.run("context", "tree", "agent").stdout == "agent:/\n  notes/\n    a.md\n"
         assert box.run("context", "grep", "t.o", "--ignore-case", "--drive", "agent").stdout == "agent:/notes/a.md:2: TWO\n"
@@ -725,7 +723,7 @@ def test_errors_have_their_exit_codes_and_name_the_next_step(box: Box) -> None:
         (("write", "agent:/a", "two"), 1, "agent:/a"),
         (("write", "box:/SOUL.md", "two"), 4, "may not write"),
         (("copy", "agent:/none", "agent:/b"), 3, "nearby: agent:/a"),
-        (("read", "nothing://x"), 3, "(`owlbox context drives` shows what there is)"),
+        (("read", "nothing://x"), 3, "(`owlbox context tree` shows what there is)"),
         (("grep", "("), 2, "("),
         (("edit", "agent:/a", "1"), 2, "last line"),
         (("edit", "agent:/a", "--patches", "{"), 2, "not JSON"),
@@ -742,7 +740,8 @@ def test_errors_have_their_exit_codes_and_name_the_next_step(box: Box) -> None:
 @pytest.mark.covers("B-084")
 def test_exists_answers_by_its_exit_code(box: Box) -> None:
     box.run("context", "write", "agent:/d/a", "one")
-    assert [box.run("context", "exists", ref).returncode for ref in ("agent:/d/a", "agent:/d", "agent:/no")] == [0, 0, 3]
+    asked = ("agent:/d/a", "agent:/d", "agent:/no")
+    assert [box.run("context", "info", "--missing-ok", ref).returncode for ref in asked] == [0, 0, 3]
 
 
 @pytest.mark.covers("B-084", "B-072")
@@ -754,11 +753,11 @@ def test_lists_are_tables_or_json(box: Box) -> None:
     assert [i["ref"] for i in box.json("context", "list", "--drive", "agent", "--limit", "1", "--offset", "1")["items"]] == [
         "agent:/a/b/2"
     ]
-    assert {"drive": "agent", "items": 3} in box.json("context", "drives")["drives"]
+    assert "agent:/ (3 items)" in box.json("context", "tree")["tree"]
     assert "agent:/c" in box.run("context").stdout
-    assert box.run("context", "size", "agent:/a").stdout == "agent:/a: 20 B (20 bytes) in 2 items\n"
-    missing = box.run("context", "size", "agent:/nope")
-    assert missing.returncode == 3 and "no folder agent:/nope (nearby: agent:/" in missing.stderr
+    assert box.run("context", "info", "agent:/a").stdout == "ref: agent:/a (a folder)\nsize: 20 B (20 bytes) in 2 items\n"
+    missing = box.run("context", "info", "agent:/nope")
+    assert missing.returncode == 3 and "no item agent:/nope (nearby: agent:/" in missing.stderr
     below = box.run("context", "list", "--path", "/a", "--drive", "agent").stdout
     assert below == box.run("context", "list", "agent:/a").stdout and below.count("\n") == 3
     assert box.run("context", "list", "agent:/nope").returncode == 3
@@ -766,7 +765,7 @@ def test_lists_are_tables_or_json(box: Box) -> None:
         "agent:/c",
         "agent:/a/b/2",
     ]
-    assert "1. lines 1-1, 2 words: some words" in box.run("context", "chunks", "agent:/c").stdout
+    assert "1. lines 1-1, 2 words: some words" in box.run("context", "info", "--passages", "agent:/c").stdout
     assert box.run("context", "mkdir", "notes").stdout == "Made agent:/notes\n"
     assert box.run("context", "edit", "agent:/c", "--replace", "some", "many").returncode == 0
     assert box.run("context", "read", "agent:/c").stdout == "many words"

@@ -27,7 +27,7 @@ def core() -> Iterator[Core]:
 
     with standing_core(prepare) as made:
         thread = made.call("message.send", text="the very first")["run"]
-        made.call("run.rename", run=thread, alias="long")
+        made.call("run.config", run=thread, alias="long")
         with made.box.store() as store, store.write():
             runs = Runs(store, "test")
             for number in range(1, EVENTS // 4):

@@ -59,7 +59,7 @@ def core() -> Iterator[Core]:
         tool(made, "create_task", name="water them", blocked_by=[1])
         for _ in range(2):
             assert made.box.run("worker", "run").returncode == 0
-        made.call("notice.seen", keys=[one["key"] for one in made.call("notice.waiting")])
+        made.call("notice.seen", keys=[one["key"] for one in made.call("notice.list", is_waiting=True)])
         tool(made, "create_schedule", name="read the news", frequency="every weekday at 7am")
         tool(made, "create_schedule", name="sweep", frequency="every day at 6pm")
         yield made

@@ -141,7 +141,7 @@ def test_discover_says_every_method_with_schemas_of_arguments_and_results(served
     assert (listing["access"], listing["is_long"], methods["message.send"]["is_long"]) == ("own", False, True)
     assert all(one["doc"] and one["params"]["additionalProperties"] is False for one in methods.values())
     # What a process may ask for: messages, work of others, tools, the web, models, tasks, skills, events, how it is.
-    wanted = "message.send tool.call ingest.page skill.view event.follow event.publish core.status run.act queue.counts"
+    wanted = "message.send tool.call ingest.page skill.view event.follow event.publish core.status run.act"
     assert set(wanted.split()) <= set(methods)
     tools = {one["name"] for one in served.call("tool.list")}
     needed = {f"{verb}_schedule" for verb in ("create", "view", "enable", "delete", "preview")} | {"list_schedules"}
@@ -332,7 +332,7 @@ def test_a_client_is_told_of_what_waits_for_a_decision(served: Served) -> None:
         told = next(params for name, params in stream if name == "proposal")
     [waits] = served.call("entry.waiting", run=told["run"])
     assert told["refs"] == [waits["ref"]] and waits["ref"].startswith("log://turn_1/set/held"), (told, waits)
-    served.call("run.abort", run=told["run"])
+    served.call("run.stop", run=told["run"], is_queue_kept=True)
 
 
 # -- tools ------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ CODES = (-32700, -32600, -32601, -32602, -32000)
 OUTCOMES_INSIDE = ("failed inside", "cannot be sent", "database error")
 # What starts processes, asks servers, ends the core, or takes a CPU for long: only what its signature refuses.
 BOUND_ONLY = set(
-    """core.shutdown core.broker core.reload worker.start worker.kill worker.stop model.bench
-    mcp.add mcp.exec mcp.auth mcp.ping mcp.task mcp.prompt mcp.resource mcp.tools mcp.index mcp.search mcp.servers mcp.info
-    mcp.remove mcp.deauth mcp.answer skill.fetch skill.prepare ingest.page ingest.tree heartbeat.beat login.enter
+    """core.shutdown core.broker core.reload worker.start worker.stop model.bench
+    mcp.add mcp.exec mcp.auth mcp.ping mcp.task mcp.read mcp.tools mcp.index mcp.search mcp.servers mcp.info
+    mcp.remove mcp.deauth skill.fetch skill.prepare ingest.page ingest.tree heartbeat.beat login.enter
     login.set_password secret.unlock secret.rotate model.remote model.plan model.providers prompt.size run.compact run.packet
     policy.reload policy.set""".split()
 )

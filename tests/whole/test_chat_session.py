@@ -60,7 +60,7 @@ class Way:
         self._methods, self._stage = find_methods(*stage.core.offered), stage
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Any = None) -> Any:
-        if method == "notice.waiting":  # served by the core's own table, and empty here
+        if method == "notice.list":  # served by the core's own table, and empty here
             return []
         return self._methods[method].call(LocalCall(listen or (lambda name, value: None)), **(params or {}))
 

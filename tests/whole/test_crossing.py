@@ -221,8 +221,8 @@ def test_no_method_about_a_persons_thread_shows_anothers(crossing: Crossing) -> 
                 arguments[field.name] = crossing.aims.get(field.name, ["codeword"])[0]
         assert SECRET not in shown(answered(method, arguments)), (name, arguments)
         tried.append(name)
-    wanted = {"thread.follow", "run.proposal", "run.copy"}
-    wanted |= {"thread.view", "session.view", "session.export", "thread.export", "run.view", "run.packet", "history.list"}
+    wanted = {"thread.follow", "run.proposal"}
+    wanted |= {"thread.view", "session.view", "session.export", "run.view", "run.packet", "history.list"}
     assert wanted <= set(tried)
 
 
@@ -242,7 +242,7 @@ def answered(method: Method, arguments: dict[str, Any]) -> list[Any]:
 ONLY_HERS = "zyzzyva7319"  # a word that nothing of the house or of ben's has
 LOOKING = {"query", "pattern", "text", "search", "wanted", "glob", "body"}
 SEARCHES = {"search", "context_search", "context_grep", "search_semantic", "search_history"}
-LISTS = {"context_tree", "context_list", "context_dir_size", "context_list_drives", "list_tasks", "list_schedules", "list_threads"}
+LISTS = {"context_tree", "context_list", "context_info", "list_tasks", "list_schedules", "list_threads"}
 TOLD = {"entry.get", "entry.history", "history.list", "thread.view", "run.view", "run.packet", "run.path", "run.tree"}
 MOMENTS = re.compile(r'"[a-z_]*_(ms|s)": [0-9.]+|[0-9]+ (second|minute)s? ago')
 

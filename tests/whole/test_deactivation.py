@@ -92,7 +92,7 @@ def an_ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ann]:
         assert server is not None
         server.start()
         served.call("login.set_password", person="ann", password=PASSWORD)
-        served.call("people.add_key", person="ann", key=KEY)
+        served.call("people.key", person="ann", key=KEY)
         for address in (f"chat/{ADDRESS}", f"local/{user_name(UID)}"):
             served.call("people.link", identity=address, person="ann")
         served.call("group.change", group="family", add=["ann"])

@@ -68,18 +68,18 @@ OBJECTS = {
     "alias": "alias",
 }
 BY_METHOD = {
-    **{f"session.{verb}.id": "session" for verb in ("archive", "close", "delete", "export", "resume", "view")},
-    **{f"thread.{verb}.id": "run" for verb in ("delete", "end", "export", "follow", "view")},
-    **{f"{verb}_task.id": "task" for verb in ("update", "delete", "view", "reset", "cancel", "finish")},
-    **{f"{verb}_schedule.id": "schedule" for verb in ("view", "update", "enable", "disable", "delete", "trigger")},
+    **{f"session.{verb}.id": "session" for verb in ("change", "delete", "export", "view")},
+    **{f"thread.{verb}.id": "run" for verb in ("delete", "end", "follow", "view")},
+    **{f"{verb}_task.id": "task" for verb in ("update", "delete", "view")},
+    **{f"{verb}_schedule.id": "schedule" for verb in ("view", "update", "delete", "trigger")},
     **{f"skill.{verb}.name": "skill" for verb in ("view", "call", "remove", "trust")},
-    **{f"skill_{verb}.name": "skill" for verb in ("read", "edit", "delete")},
+    **{f"skill_{verb}.name": "skill" for verb in ("read", "delete")},
     **{f"ingest.{verb}.key": "" for verb in ("part", "piece")},
     "upload.keep.key": "",
     "view_thread.id": "run",
     "login.end.id": "login",
-    "people.add_key.key": "",
-    "people.remove_key.key": "",
+    "people.key.key": "",
+    "session.export.thread": "run",
     "read_large_result.id": "result",
     "run.write.ref": "run_ref",
     "message.target": "recipient",
@@ -87,12 +87,11 @@ BY_METHOD = {
     "grant.add.target": "",
     "delegate.target": "",
     "delegate.context": "",
-    "spawn.context": "",
     "context_grep.context": "",
     "secret.rotate.to": "",
     "skill.view.path": "",
     "skill_read.path": "",
-    **{f"{tool}.path": "" for tool in ("read_file", "write_file", "edit_file", "list_dir", "list_files", "grep", "find")},
+    **{f"{tool}.path": "" for tool in ("read_file", "write_file", "edit_file", "list_dir", "grep", "find")},
 }
 # Arguments that name no object of a context: words, numbers, switches, what is the installation's.
 PLAIN = set(
@@ -101,15 +100,15 @@ PLAIN = set(
     data days deadline description digest document drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody
     exit_code expected_hash expires_ms file files filter folder force fork format kinds states frequency fresh fusion glob
     hash id ignore_case inner is_alone is_dry_run is_final is_literal is_now is_overwriting is_active
-    is_persistent is_preview is_removed is_scheduling is_trusted is_wanted items items_per_dir keep_auth keyword_only kind
-    last lasts lasts_ms limit line lines max_bytes max_chars max_depth max_results may_add message message_id mime mode model
+    is_persistent is_preview is_removed is_scheduling is_trusted items items_per_dir keep_auth keyword_only kind
+    last lasts lasts_ms limit line lines max_bytes max_chars max_depth max_results message_id mime mode model
     name new_text notify offset old_text on_conflict only operation options origins output overwrite own_chars page parameters
-    patch patches pattern persist pool preview priority profile prompt provider query question reason recursive room remember
-    remove replace request responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings
+    patch patches pattern persist pool preview priority prompt provider query question reason recursive room remember
+    remove replace request responseFormat role rule sealed search seconds semantic_only sender seq server settings
     severity soonest source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds
-    timezone title turns tool tools top_k turn type until_ms uri url visibility wait wanted when words token invite password
-    uploads fingerprint is_verified topic old new is_merging tags tag importance least_importance ttl_s order include_mcp
-    loading""".split()
+    timezone title turns tool tools top_k turn type until_ms url visibility wait wanted when words token invite password
+    uploads fingerprint is_verified topic old new is_merging tags tag importance least_importance ttl_s include_mcp
+    loading passages missing_ok move brief take_back strict is_queue_kept is_waiting is_forced""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {
@@ -132,7 +131,6 @@ WORDS: Mapping[str, Any] = {
     "data": {},
     "messages": [{"role": "user", "content": "x"}],
     "texts": [],
-    "schedule": "0 9 * * *",
     "kind": "web",
     "server": "none",
     "ref": "memory://none",
@@ -143,8 +141,8 @@ QUERIES = {"query", "pattern", "topic"}
 # Arguments under whose name something is made: a path that another holds cannot be taken, and that is said (`path_taken`).
 MAKERS = {
     *("entry.set.ref", "entry.cp.target", "entry.mv.target", "set.path", "cp.to", "mv.to", "pipe_to_context.path"),
-    *("context_create_dir.path", "context_write.path", "context_copy.dst_path", "context_move.dst_path"),
-    *("run.ask.alias", "run.act.alias", "run.fork.alias", "run.rename.alias", "run.write.ref"),
+    *("context_write.path", "context_copy.dst_path"),
+    *("run.ask.alias", "run.act.alias", "run.fork.alias", "run.config.alias", "run.write.ref"),
 }
 # Methods and tools that are not called here, and why.
 LEFT_OUT = {
@@ -155,7 +153,6 @@ LEFT_OUT = {
     "fetch_url": "asks servers",
     "web_search": "asks servers",
     "ingest.page": "asks servers",
-    "spawn": "begins work of the caller's own",
     "delegate": "begins work of the caller's own",
     "thread.follow": "streams; its thread is asked for by thread.view in the same way",
 }

@@ -101,7 +101,7 @@ def test_the_local_model_works_on_a_task_and_its_result_reaches_who_asked(box: B
     assert found[column].strip()
     assert told(box, run) == [f"Task {number} (Name the capital of France) {state}:\n{found[column]}"]
     assert found[column].splitlines()[0] in box.run("task", "view", str(number)).stdout
-    turns = core.call("thread.view", id=found["thread"])["turns"]
+    turns = core.call("thread.view", id=found["run"])["turns"]
     assert {turn["provider"] for turn in turns} == {"llama"} and all(turn["output_tokens"] > 0 for turn in turns)
 
 
@@ -112,8 +112,8 @@ def test_a_task_that_kills_its_worker_three_times_is_paused_and_the_asker_told_o
     threads = []
     for attempt in (1, 2, 3):
         worker = core.call("worker.start", is_persistent=True)
-        until(lambda n=attempt: len([a for a in task(owl, number)["attempts"] if a["thread"]]) == n, "it works")  # type: ignore[misc]
-        threads.append(task(owl, number)["thread"])
+        until(lambda n=attempt: len([a for a in task(owl, number)["tries"] if a["run"]]) == n, "it works")  # type: ignore[misc]
+        threads.append(task(owl, number)["run"])
         send(worker["pid"], signal.SIGKILL)
         until(lambda: bool(core.call("worker.reap")), "it is found dead")
     found = task(owl, number)
@@ -156,7 +156,7 @@ def test_another_worker_takes_over_from_a_killed_one_without_any_command(owl: Bo
     for one in pair:
         until(lambda log=Path(one["log"]): "[[sleeping]]" in log.read_text(), "it has nothing to do")  # type: ignore[misc]
     number = int(owl.json("task", "add", "slow work")["id"])
-    until(lambda: bool(task(owl, number)["thread"]), "one works")
+    until(lambda: bool(task(owl, number)["run"]), "one works")
     first, second = sorted(pair, key=lambda one: one["id"] != task(owl, number)["attempts"][0]["worker"])
     send(first["pid"], signal.SIGKILL)
     until(lambda: task(owl, number)["status"] == "complete", "the other has done it")

@@ -110,7 +110,7 @@ def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
 def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
     core.call("message.send", text="hello", kind="ask", wait=True)
     put(core, "schedule:x:1", "Reminder: nap", None)
-    until(lambda: [one["text"] for one in core.call("notice.waiting")] == ["Reminder: nap"], "it is delivered")
+    until(lambda: [one["text"] for one in core.call("notice.list", is_waiting=True)] == ["Reminder: nap"], "it is delivered")
 
     async def scenario(seen: Seen) -> None:
         await seen.shows("Reminder: nap  (Esc closes)")
@@ -122,7 +122,7 @@ def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
         await seen.until(lambda: "kettle" not in seen.text(), "the others have left the list")
         await seen.same_in_both("notices")
         await seen.press("escape")
-        await seen.until(lambda: core.call("notice.waiting") == [], "it was shown")
+        await seen.until(lambda: core.call("notice.list", is_waiting=True) == [], "it was shown")
 
     show(ENVIRON, core.box.runtime, scenario)
 

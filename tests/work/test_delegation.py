@@ -515,8 +515,9 @@ def test_a_profile_decides_what_its_helper_is_told_and_has(stage: Stage) -> None
 @pytest.mark.covers("S-093")
 def test_profiles_are_offered_when_there_are_any(stage: Stage) -> None:
     core = stage.core
-    spec = core.toolbox.spec("spawn")
-    assert spec is not None and "meeter" in spec.schema["properties"]["profile"]["enum"]
+    spec = core.toolbox.spec("delegate")
+    assert spec is not None and "meeter" in spec.schema["properties"]["agent"]["enum"]
+    assert spec.schema["required"] == ["task"] and "collect" in spec.schema["properties"]["priority"]["enum"]
     menu = core.role_service.menu(core.roles.assistant())
     (shown,) = [part.text for part in core.packets.system(menu, "native") if part.name == "profiles"]
     assert '<profile name="meeter">' in shown
@@ -526,8 +527,12 @@ def test_profiles_are_offered_when_there_are_any(stage: Stage) -> None:
 @pytest.mark.covers("S-028", "S-094", "S-093")
 def test_spawn_is_not_there_until_it_is_switched_on(tmp_path: Path) -> None:
     with opened(tmp_path, {"x": ["y"]}) as other:
-        assert other.core.toolbox.spec("spawn") is None and other.core.toolbox.spec("spawn_await") is None
-        assert other.core.toolbox.spec("delegate") is not None
+        spec = other.core.toolbox.spec("delegate")
+        assert spec is not None and other.core.toolbox.spec("spawn_await") is None
+        assert spec.schema["required"] == ["agent", "task"]
+        assert "collect" not in spec.schema["properties"]["priority"]["enum"] and "tools" not in spec.schema["properties"]
+        refused = other.core.toolbox.dispatch(ToolCall("c", "spawn", {"task": "x"}), "", CancelToken(), "local:ada")
+        assert (refused.status, refused.hint) == (503, "delegation.spawn = true offers them")
         menu = other.core.role_service.menu(other.core.roles.assistant())
         assert all(part.name != "profiles" for part in other.core.packets.system(menu, "native"))
 
@@ -578,10 +583,10 @@ def test_a_delegation_in_the_words_of_the_code_is_done(stage: Stage, priority: A
 @pytest.mark.covers("A-090")
 def test_a_model_is_shown_the_plain_words_alone(stage: Stage) -> None:
     spec = stage.core.toolbox.spec("delegate")
-    assert spec is not None and spec.schema["required"] == ["agent", "task"] and "target" not in spec.schema["properties"]
+    assert spec is not None and spec.schema["required"] == ["task"] and "target" not in spec.schema["properties"]
     assert spec.schema["properties"]["agent"]["enum"][:4] == ["worker", "researcher", "coder", "memory"]
     assert "heartbeat" not in spec.schema["properties"]["agent"]["enum"]
-    assert spec.schema["properties"]["priority"] == {"enum": ["normal", "background"], "default": "normal"}
+    assert spec.schema["properties"]["priority"] == {"enum": ["normal", "background", "collect"], "default": "normal"}
 
 
 @pytest.mark.covers("A-093")

@@ -106,9 +106,9 @@ def test_nobody_sees_or_changes_what_is_somebody_elses(desk: Desk) -> None:
 @pytest.mark.covers("A-255", "A-243")
 def test_pause_resume_change_and_delete(desk: Desk) -> None:
     ref = desk.made("create_schedule", desk.ada, name="to change", frequency="every day at 9")
-    assert desk.do("disable_schedule", desk.ada, id=ref).data["status"] == "paused"
+    assert desk.do("disable_schedule", desk.ada, id=ref).data["schedule"]["status"] == "paused"
     assert desk.do("view_schedule", desk.ada, id=ref).data["schedule"]["next_ms"] is None
-    assert desk.do("enable_schedule", desk.ada, id=ref).data["status"] == "active"
+    assert desk.do("enable_schedule", desk.ada, id=ref).data["schedule"]["status"] == "active"
     changed = desk.do("update_schedule", desk.ada, id=ref, frequency="every Monday at 8", name="changed")
     assert (changed.data["schedule"]["spec"], changed.data["schedule"]["name"]) == ("0 8 * * 1", "changed")
     assert desk.do("delete_schedule", desk.ada, id=ref).status == 200
@@ -314,7 +314,7 @@ def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
         ({"timezone": "Mars/Base"}, "Mars/Base"),
         ({"enabled": "yes"}, "enabled"),
         ({"name": 5}, "name"),
-        ({"message": None}, "message"),
+        ({"message": None}, "description"),
         ({"channel": "nowhere"}, "CHANNEL:NAME"),
         ({"channel": "matrix:@ada:x"}, "room"),
     ],
@@ -355,9 +355,9 @@ def test_a_cron_job_of_the_minute_that_has_just_begun_is_due_at_once(desk: Desk)
 def test_cron_jobs_are_switched_and_removed_one_by_one(desk: Desk) -> None:
     one = desk.made("cron_add", desk.bob, name="one", message="1", schedule="every 3600")
     two = desk.made("cron_add", desk.bob, name="two", message="2", schedule="every 3600", enabled=False)
-    assert desk.do("cron_set_enabled", desk.bob, job_id=one, enabled=False).data["status"] == "paused"
+    assert desk.do("cron_set_enabled", desk.bob, job_id=one, enabled=False).data["schedule"]["status"] == "paused"
     assert desk.do("cron_set_enabled", desk.bob, job_id=one, enabled="no").status == 400
-    assert desk.do("cron_set_enabled", desk.bob, job_id=two, enabled=True).data["status"] == "active"
+    assert desk.do("cron_set_enabled", desk.bob, job_id=two, enabled=True).data["schedule"]["status"] == "active"
     assert {job["id"]: job["is_enabled"] for job in desk.do("cron_list", desk.bob).data["schedules"]} == {one: False, two: True}
     assert desk.do("cron_remove", desk.bob, job_id=one).status == 200
     assert desk.do("cron_remove", desk.bob, job_id="deadbeef").status == 404

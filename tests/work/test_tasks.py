@@ -808,7 +808,7 @@ def test_only_what_a_role_needs_is_in_its_menu(bench: Bench) -> None:
     planning = {t.mark.name for t in bench.toolbox.tools() if t.mark.group == "planning"}
     assert {s.name for s in bench.toolbox.specs("chat")} & planning == {"create_task"}
     assert {s.name for s in bench.toolbox.specs("worker")} & planning == {"complete_task", "fail_task", "wait_task"}
-    assert len(planning) == 11
+    assert len(planning) == 8
 
 
 def test_a_model_knows_nothing_of_somebody_elses_tasks(bench: Bench) -> None:

@@ -780,7 +780,7 @@ def test_a_core_that_starts_gives_back_what_a_dead_worker_held(owl: Box) -> None
     until(lambda: is_gone(made["pid"]), "it is gone")
     core: Core = owl.serve()
     assert status(owl, held) == "pending"
-    assert core.call("queue.counts")["workers"] == {"running": 0, "stopped": 0, "dead": 1}
+    assert core.call("core.status")["queue"]["workers"] == {"running": 0, "stopped": 0, "dead": 1}
     assert outcome(owl, task(owl, held)["run"]) == "interrupted"
 
 

@@ -62,15 +62,15 @@ class CommandOutput:
         path: Path,
         exit_code: Annotated[int, Range(-255, 255), "what the system said"] = 0,
         duration_ms: Annotated[int, Range(0, 2**53), "how long it took"] = 0,
+        reason: Annotated[str, "why the client gave it up"] = "",
     ) -> dict[str, Any]:
-        """A command has ended: 200 for exit code 0, else 500, for all its channels; where it still runs here, it is stopped.
-        A conflict the second time."""
-        return self._end_stream(run, path, CommandEnd(exit_code, duration_ms))
+        """A command has ended, for all its channels: 200 for exit code 0, 499 where it was given up, else 500.
 
-    @method("stream.abort", access="own")
-    def abort(self, run: Run, path: Path, reason: Annotated[str, "why"] = "aborted") -> dict[str, Any]:
-        """A client gave a command up: 499, with the reason; where it runs here, it is stopped."""
-        return self._end_stream(run, path, CommandEnd(-1, 0, reason or "aborted", is_stopped=True))
+        Where it still runs here, it is stopped. A conflict the second time.
+        """
+        ended = CommandEnd(-1, 0, reason, is_stopped=True) if reason else CommandEnd(exit_code, duration_ms)
+        self._executions.end(self._runs.get(run).id, path, ended)
+        return {"path": path}
 
     @method("stream.cancel", access="own")
     def cancel(
@@ -89,7 +89,3 @@ class CommandOutput:
     def listing(self) -> list[dict[str, str]]:
         """The running commands, each with the last lines of its output."""
         return self._executions.tails()
-
-    def _end_stream(self, run: str, path: str, ended: CommandEnd) -> dict[str, Any]:
-        self._executions.end(self._runs.get(run).id, path, ended)
-        return {"path": path}

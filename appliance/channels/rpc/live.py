@@ -17,7 +17,7 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notice, Notices, Signal
 from appliance.runtime.users import caller_name
-from appliance.sessions.outbox import Outbox, Posting
+from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, WAITING, Runs
 
 BATCH = 100  # events that are read at a time
@@ -127,23 +127,23 @@ class LiveMethods:
         told = {"name": name, "data": data, "client": call.client, "at_ms": now_ms()}
         return {"count": self._notices.put(Signal(caller_name(call), "published", told))}
 
-    @method("notice.waiting", access="own")
-    def waiting(self, call: Call) -> list[dict[str, Any]]:
-        """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
-        self._deliver()
-        return self._describe(self._outbox.unseen(caller_name(call)))
-
     @method("notice.list", access="own")
-    def told(self, call: Call, limit: Annotated[int, Range(1, 1000), "how many to show"] = 50) -> list[dict[str, Any]]:
-        """What the caller was told, shown or not, newest first: {key, text, run, at_ms}."""
-        return self._describe(self._outbox.told(caller_name(call), limit))
-
-    def _describe(self, found: list[Posting]) -> list[dict[str, Any]]:
+    def told(
+        self,
+        call: Call,
+        limit: Annotated[int, Range(1, 1000), "how many to show"] = 50,
+        is_waiting: Annotated[bool, "only what was not shown yet, oldest first and all of it: show it, then say so"] = False,
+    ) -> list[dict[str, Any]]:
+        """What the caller was told, newest first: {key, text, run, at_ms}."""
+        if is_waiting:
+            self._deliver()
+        person = caller_name(call)
+        found = self._outbox.unseen(person) if is_waiting else self._outbox.told(person, limit)
         known = [(one, self._outbox.thread(one.notification)) for one in found]
         return [{"key": o.notification.key, "text": o.notification.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
 
     @method("notice.seen", access="own")
-    def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:
+    def seen(self, call: Call, keys: Annotated[list[str], "as notice.list names them"]) -> dict[str, Any]:
         """The caller has been shown these."""
         return {"count": self._outbox.see(caller_name(call), keys)}
 

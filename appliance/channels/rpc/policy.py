@@ -59,16 +59,15 @@ class PolicyMethods:
         return {"result": self._gate.reload()}
 
     @method("policy.set")
-    def set(self, session: str, document: Annotated[str, "the text of a policy file"], *, call: Call) -> dict[str, Any]:
-        """Give a conversation a policy of its own, over the one for everybody; what holds there now."""
+    def set(
+        self, session: str, document: Annotated[str, "the text of a policy file; empty: that for everybody"] = "", *, call: Call
+    ) -> dict[str, Any]:
+        """Give a conversation a policy of its own, over the one for everybody, or take it away; what holds there now."""
+        if not document:
+            self._gate.lift_session(session, caller_name(call))
+            return {"session": session}
         policy = _policy_data(self._gate.set_session(session, document, caller_name(call)))
         return {"session": session, "policy": policy, "is_known": self._gate.is_known(session)}
-
-    @method("policy.lift")
-    def lift(self, session: str, *, call: Call) -> dict[str, Any]:
-        """Let the policy for everybody hold in a conversation again."""
-        self._gate.lift_session(session, caller_name(call))
-        return {"session": session}
 
 
 def _policy_data(rules: Policy) -> dict[str, Any]:

@@ -88,22 +88,18 @@ class SessionMethods:
         """A session before its first message."""
         return session_data(self.control.create(channel, sender, group))
 
-    @method("session.archive", access="own")
-    def archive(self, id: Session) -> dict[str, Any]:
-        """Archive a session until somebody writes in it."""
-        return session_data(self.control.archive(id))
-
-    @method("session.resume", access="own")
-    def resume(self, id: Session) -> dict[str, Any]:
-        """Make a session active again."""
-        return session_data(self.control.resume(id))
-
-    @method("session.close", access="own")
-    def close(
-        self, call: Call, id: Session, is_final: Annotated[bool, "also the caller's own, which is refused without"] = False
+    @method("session.change", access="own")
+    def change(
+        self,
+        call: Call,
+        id: Session,
+        status: Annotated[Literal["active", "archived", "closed"], "archived: until somebody writes in it; closed: for good"],
+        is_final: Annotated[bool, "close also the caller's own, which is refused without"] = False,
     ) -> dict[str, Any]:
-        """Let a session take no more messages; what is being answered there is stopped."""
-        return session_data(self.control.close(id, caller_name(call), is_final=is_final))
+        """Archive a session, make it active again, or close it: it takes no more messages, what is answered there is stopped."""
+        if status == "closed":
+            return session_data(self.control.close(id, caller_name(call), is_final=is_final))
+        return session_data(self.control.archive(id) if status == "archived" else self.control.resume(id))
 
     @method("session.delete", access="own")
     def delete(self, id: Session) -> dict[str, Any]:
@@ -111,32 +107,33 @@ class SessionMethods:
         return {"session": id, "events": self.control.delete(id)}
 
     @method("session.export", access="own", is_long=True)
-    def export(self, call: Call, id: Session) -> dict[str, Any]:
-        """A session as JSON lines, each one or several notifications `line` {text, is_end}."""
-        return _stream_lines(call, self.control.transcripts.session(id))
+    def export(
+        self, call: Call, id: Annotated[str, "channel:sender, or the sender of the only one"] = "", thread: Run = ""
+    ) -> dict[str, Any]:
+        """A session, or one thread after those it was forked off, as JSON lines: notifications `line` {text, is_end}, long ones
+        in several."""
+        if bool(id) == bool(thread):
+            raise BadInput("give either a session or a thread", hint="owlbox session list and owlbox thread list show them")
+        transcripts = self.control.transcripts
+        return _stream_lines(call, transcripts.thread(thread) if thread else transcripts.session(id))
 
-    @method("thread.export", access="own", is_long=True)
-    def export_thread(self, call: Call, id: Run) -> dict[str, Any]:
-        """One thread, after those it was forked off, as JSON lines; see `session.export`."""
-        return _stream_lines(call, self.control.transcripts.thread(id))
-
-    @method("history.list", access="own")
+    @method("history.list", access="own", is_quiet=True)
     def history(
-        self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
-    ) -> list[HistoryRecord]:
-        """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
-        return self.control.history.last(context or f"user:{caller_name(call)}", last)
-
-    @method("history.search", access="own", is_quiet=True)
-    def search(
         self,
-        query: Annotated[str, Range(1, 200), "letters that were said, in whatever case"],
-        limit: Annotated[int, Range(1, 100), "how many to show"] = 20,
+        call: Call,
+        context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "",
+        last: Limit = 80,
+        query: Annotated[str, Range(0, 200), "letters that were said, in whatever case"] = "",
     ) -> list[HistoryRecord]:
-        """The newest messages that hold some letters, cut around them: of the caller's group, without one all that it may read."""
+        """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered.
+
+        With a query the newest messages that hold it, cut around it: of the caller's group, without one all that it may read.
+        """
+        if not query:
+            return self.control.history.last(context or f"user:{caller_name(call)}", last)
         if not query.strip():
             raise BadInput("nothing is looked for", hint="give some letters of what was said")
-        found = self.control.history.search(query.strip(), context=group_context(), limit=limit)
+        found = self.control.history.search(query.strip(), context=group_context(), limit=last)
         return [replace(one.told, text=_cut_around(one.told.text, query.strip())) for one in found]
 
     # -- runs ---------------------------------------------------------------------------------------
@@ -178,16 +175,13 @@ class SessionMethods:
         return {"events": shown, "has_more": offset + len(shown) < count}
 
     @method("run.config", access="own")
-    def config(self, run: Run, settings: Given = None) -> RunRecord:
-        """Change what a run is set to; without settings only say what that is."""
+    def config(
+        self, run: Run, settings: Given = None, alias: Annotated[str, "another name: letters, digits and _; its id stays"] = ""
+    ) -> RunRecord:
+        """Change what a run is set to, or its name; without either only say what that is."""
         self.control.require_model(read_settings(settings or {}).model)
-        return self.control.runs.configure(run, settings or {})
-
-    @method("run.abort", access="own")
-    def abort(self, run: Run) -> dict[str, Any]:
-        """End only what is being answered in a run; its queued prompts come next."""
-        found = self.control.runs.get(run)
-        return {"run": found.id, "aborted": self.control.abort(found.id)}
+        found = self.control.runs.rename(run, alias) if alias else self.control.runs.get(run)
+        return self.control.runs.configure(found.id, settings or {})
 
     @method("run.write", access="own")
     def write(

@@ -82,10 +82,14 @@ class ThreadMethods:
             self._inbox.feed.leave(accepted.loop, subscription)
 
     @method("run.stop", access="own")
-    def stop(self, run: str) -> dict[str, Any]:
+    def stop(
+        self,
+        run: Annotated[str, "its name or id, or the beginning or end of the id"],
+        is_queue_kept: Annotated[bool, "queued prompts come next, instead of being dropped"] = False,
+    ) -> dict[str, Any]:
         """Stop what is being answered in a thread; what was said is kept."""
         found = self._runs.get(run)
-        return {"run": found.id, "stopped": self._inbox.stop(found.id)}
+        return {"run": found.id, "stopped": self._inbox.abort(found.id) if is_queue_kept else self._inbox.stop(found.id)}
 
     @method("thread.list", access="own")
     def threads(

@@ -114,7 +114,7 @@ def edit(args: argparse.Namespace, home: Home) -> int:
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     given = parameters(args)
     for name in ("path", "src_path", "dst_path"):
-        if name in given and not getattr(args, name.replace("path", "drive"), ""):
+        if given.get(name) and not getattr(args, name.replace("path", "drive"), ""):
             given[name] = as_typed(given[name])
     return given
 
@@ -218,31 +218,26 @@ SHALLOW = {"non_recursive": "not what lies in folders below"}
 # fmt: off
 NOUNS = (
     Noun("context", "files, notes and pages that Owlbox knows", (
-        Verb("drives", "tool context_list_drives"),
         Verb("tree", "tool context_tree", "--drive path? --max-depth --items-per-dir", handler=call_below, adds=_add_folder,
              says=_tell_tree),
-        Verb("size", "tool context_dir_size", "--drive path? --non-recursive=recursive", handler=call_below, adds=_add_folder,
-             helps=SHALLOW),
         Verb("list", "tool context_list", "--drive path? --non-recursive=recursive --limit --offset", handler=call_below,
              adds=_add_folder, helps=SHALLOW,
              says=_tell_items),
         Verb("read", "tool context_read", handler=read),
-        Verb("info", "tool context_info", handler=call_for_item),
-        Verb("exists", "tool context_exists", handler=call_for_item,
-             code=lambda found: 0 if found["exists"] else NotFound.exit_code),
-        Verb("lines", "tool context_count_lines", handler=call_for_item),
+        Verb("info", "tool context_info", "path? --drive --non-recursive=recursive --passages --missing-ok", handler=call_for_item,
+             helps=SHALLOW, code=lambda found: 0 if found["exists"] else NotFound.exit_code),
         Verb("find", "tool context_search", "query+ --limit", says=_tell_hits),
         Verb("grep", "tool context_grep", "pattern+ --drive --path --glob --kind --ignore-case --context --max-results",
              says=_tell_matches),
-        Verb("mkdir", "tool context_create_dir"),
+        Verb("mkdir", "tool context_write", "path --drive", text="make a folder; it may be there already", fixed={"folder": True}),
         Verb("write", "tool context_write", "path --drive --title --description --on-conflict", handler=write, adds=_add_text),
         Verb("edit", "tool context_edit", "path --drive", handler=edit, adds=_add_lines),
         Verb("delete", "tool context_delete", handler=call_for_item),
-        Verb("copy", "tool context_copy", handler=call_for_item),
-        Verb("move", "tool context_move", handler=call_for_item),
+        Verb("copy", "tool context_copy", "src_path dst_path --src-drive --dst-drive --overwrite", handler=call_for_item),
+        Verb("move", "tool context_copy", "src_path dst_path --src-drive --dst-drive --overwrite", handler=call_for_item,
+             text="move an item, or a folder with everything in it", fixed={"move": True}),
         Verb("search", "tool search_semantic", "query+ --top-k --threshold --drive --path --fusion", says=_tell_hits,
              adds=takes("-k", dest="top_k", type=int, default=argparse.SUPPRESS, metavar="N", help="the same")),
-        Verb("chunks", "tool context_chunks", handler=call_for_item),
         Verb("reembed", "tool context_reembed"),
         Verb("add", text="add files, folders and pages", handler=_read_files, adds=_add_sources),
         Verb("refresh", text="read added files and pages again", handler=_read_again, adds=_add_refs),

@@ -26,7 +26,7 @@ def _tell_kept(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
 
 
 # fmt: off
-SEARCH = Verb("search", "memory.search", "query+ --limit --owner", rows=ROWS, cells=CELLS,
+SEARCH = Verb("search", "memory.list", "query+ --limit@10 --owner", rows=ROWS, cells=CELLS,
               empty="nothing that is remembered has {query!r} in it", helps={"query": "words"})
 NOUNS = (
     Noun("memory", "memories: list, add, search, forget", (

@@ -117,7 +117,7 @@ class App {
     });
     // Without a thread the stream says nothing: a plain call tells whether the core is there.
     this.core
-      .call("notice.waiting")
+      .call("notice.list", { is_waiting: true })
       .then((notices) => {
         this.setHere();
         for (const one of notices) this.chat.showNotice(one);

@@ -47,7 +47,7 @@ export class Threads extends Listing {
 
   // What was said that holds the letters, the newest first; each opens its conversation.
   async search(query) {
-    const told = await this.app.core.call("history.search", { query }).catch((error) => ({ error }));
+    const told = await this.app.core.call("history.list", { query, last: 20 }).catch((error) => ({ error }));
     if (byId("find").value.trim() !== query) return; // other letters were typed meanwhile
     const found = told.error ? [] : told;
     byId("found").textContent = told.error ? told.error.message : `${found.length} found`;

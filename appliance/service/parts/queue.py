@@ -91,7 +91,6 @@ class QueueParts:
         ticks = Ticks(parts, self._pace, phases, schedules=schedules, passed=self._base.passed)
         return WorkerLoop(post, self.roster, self.crew, self._base.runs, ticks, self._pace, phases)
 
-    @method("queue.counts", access="all", is_quiet=True)
     def counts(self) -> dict[str, Any]:
         """How many `tasks`, `workers` and notifications (`outbox`) there are in each state."""
         return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "outbox": self.outbox.counts()}
@@ -167,19 +166,13 @@ class QueueParts:
             self.courier.flush()
 
     @method("worker.stop")
-    def stop_worker(self, id: Worker) -> dict[str, Any]:
+    def stop_worker(self, id: Worker, is_forced: Annotated[bool, "kill it"] = False) -> dict[str, Any]:
         """Stop a worker; its task goes back to the queue. `state` is "stopping" when that takes longer than a moment."""
-        stopped = self.crew.stop(id)
+        stopped = self.crew.kill(id) if is_forced else self.crew.stop(id)
+        if is_forced:
+            self._base.runs.recover(_ignore)
         self.changed()  # what it held is given back
         return stopped
-
-    @method("worker.kill")
-    def kill_worker(self, id: Worker) -> dict[str, Any]:
-        """Kill a worker; its task is pending again."""
-        killed = self.crew.kill(id)
-        self._base.runs.recover(_ignore)
-        self.changed()
-        return killed
 
     @method("worker.reap")
     def reap_workers(self) -> list[DeadWorker]:

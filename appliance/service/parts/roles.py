@@ -71,10 +71,8 @@ class RoleService:
             *(base.runs, self.jobs, self.roles, loops, outbox, lambda: base.settings().delegation), is_lasting=base.is_shared
         )
         if not base.settings().delegation.spawn:
-            toolbox.remove("spawn")
             toolbox.remove("spawn_await")
-        toolbox.adapt("delegate", lambda spec: _to_delegate(spec, [one.name for one in self.roles.helpers()]))
-        toolbox.adapt("spawn", lambda spec: _among(spec, "profile", [one.name for one in self.roles.profiles()]))
+        toolbox.adapt("delegate", self._to_delegate)
         base.hooks.add("packet.system", self._profiled, PROFILES_AT)
         base.events.subscribe(OthersWrote, lambda wrote: self.delegation.begin_waiting())
 
@@ -105,9 +103,22 @@ class RoleService:
 
     # -- inside -------------------------------------------------------------------------------------
 
+    def _to_delegate(self, spec: ToolSpec) -> ToolSpec:
+        """What is told of `delegate`: who there is, and nothing of the other words that are understood too."""
+        has_helpers = self._base.settings().delegation.spawn
+        names = [one.name for one in (*self.roles.helpers(), *(self.roles.profiles() if has_helpers else ()))]
+        hidden = ("target",) if has_helpers else ("target", "tools", "system_prompt")
+        properties = {name: one for name, one in spec.schema["properties"].items() if name not in hidden}
+        urgencies = ["normal", "background", *(["collect"] if has_helpers else [])]
+        properties["priority"] = {**properties["priority"], "enum": urgencies}
+        if names:
+            properties["agent"] = {**properties["agent"], "enum": list(dict.fromkeys(names))}
+        needed = ["task"] if has_helpers else ["agent", "task"]
+        return replace(spec, schema={**spec.schema, "properties": properties, "required": needed})
+
     def _profiled(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         """The kinds of helper that the home has added, where they can be asked for (S-093)."""
-        can_ask = not scene.is_child and any(spec.name in ("use", "spawn") for spec in scene.specs)
+        can_ask = not scene.is_child and any(spec.name in ("use", "delegate") for spec in scene.specs)
         if not can_ask or not self._base.settings().delegation.spawn or not (profiles := self.roles.profiles()):
             return parts
         lines = [f'<profile name="{one.name}">{one.description}</profile>' for one in profiles]
@@ -171,20 +182,3 @@ class RoleService:
         if role not in ("", ASSISTANT):
             self._require_delegating(found, role)
         return self._base.runs.give_role(found.id, "" if role == ASSISTANT else role)
-
-
-def _to_delegate(spec: ToolSpec, helpers: list[str]) -> ToolSpec:
-    """What is told of `delegate`: who there is, and nothing of the other words that are understood too."""
-    properties = {name: one for name, one in spec.schema["properties"].items() if name != "target"}
-    properties["priority"] = {**properties["priority"], "enum": ["normal", "background"]}
-    made = replace(spec, schema={**spec.schema, "properties": properties, "required": ["agent", "task"]})
-    return _among(made, "agent", helpers)
-
-
-def _among(spec: ToolSpec, argument: str, names: list[str]) -> ToolSpec:
-    """What is told of a tool, one of whose arguments has only these values; as it was where there are none."""
-    if not names:
-        return spec
-    properties = {**spec.schema["properties"]}
-    properties[argument] = {**properties[argument], "enum": names}
-    return replace(spec, schema={**spec.schema, "properties": properties})

@@ -22,7 +22,7 @@ STYLES = {"in_progress": "bold $primary", "waiting": "bold $warning", "complete"
 URGENT = {"high": "!", "low": "↓"}
 EMPTY = "No tasks yet. Press a and say what is to be done, or ask the owl in Chat to do something later."
 NONE = "No task matches the filter."
-FACTS = (("claimed_by", "worker"), ("origin", "asked in"), ("thread", "thread"), ("person", "for"))
+FACTS = (("claimed_by", "worker"), ("origin", "asked in"), ("run", "thread"), ("person", "for"))
 TEXTS = (("description", ""), ("waiting_reason", "Waits: "), ("failure", "Failed: "), ("output", ""))
 
 
@@ -115,7 +115,7 @@ class Tasks(Lister):
         if task["blocked_by"]:
             lines.append(Content.assemble(("after ", "dim"), ", ".join(map(str, task["blocked_by"]))))
         lines += [Content.assemble((f"{word} ", "dim"), str(task[key])) for key, word in FACTS if task.get(key)]
-        for one in task["attempts"]:
+        for one in task["tries"]:
             lines.append(Content.assemble((f"attempt {one['number']} ", "dim"), one["outcome"] or "goes on"))
         for key, word in TEXTS:
             if task.get(key):
@@ -127,8 +127,8 @@ class Tasks(Lister):
 
     def _open_thread(self, outcome: dict[str, Any]) -> None:
         task = outcome.get("data") or {}
-        if task.get("thread"):
-            self.host.resume(task["thread"])
+        if task.get("run"):
+            self.host.resume(task["run"])
         else:
             self.host.say(f"task {task.get('id', '')} has not started yet", False)
 

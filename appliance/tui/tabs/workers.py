@@ -128,7 +128,7 @@ class Workers(Lister):
         """End the one under the cursor at once, when asked twice."""
         if worker := self._running_worker():
             question = f"End worker {worker['id'][-8:]} at once, so that its task begins again"
-            self.sure(question, "X", lambda: self.ask("worker.kill", {"id": worker["id"]}, self._worker_ended))
+            self.sure(question, "X", lambda: self.ask("worker.stop", {"id": worker["id"], "is_forced": True}, self._worker_ended))
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show what it is, or its log."""
