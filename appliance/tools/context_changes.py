@@ -122,6 +122,8 @@ def context_write(
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
+    if folder and (content or content_base64):
+        raise BadInput("a folder has no content", hint="leave out folder, or the content", outcome="invalid_arguments")
     if folder:
         with _translate_collision("choose another path"):
             made, is_new = entries.make_folder(stored, By("model" if caller.run else "client", caller.run))

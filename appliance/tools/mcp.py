@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any
 
+from msgspec.structs import replace
+
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import OwlError
 from appliance.mcp import tools
@@ -36,6 +38,7 @@ def mcp_list_tools(
     try:
         if query:
             found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=limit)
+            found = replace(found, wares=tuple(ware for ware in found.wares if server in ("", ware.server)))
             return _tools_outcome(found, f"No tool for {query!r}.")
         found = mcp.listing(server, fresh)
     except OwlError as error:

@@ -489,6 +489,7 @@ def test_a_folder_is_made_once(bench: Bench) -> None:
     bench.data("context_write", path="/file", content="x")
     assert bench.fails("context_create_dir", path="/file") == "path_conflict"
     assert bench.fails("context_create_dir", path="/") == "invalid_arguments"
+    assert bench.fails("context_write", path="/x", content="x", folder=True) == "invalid_arguments"
 
 
 @pytest.mark.covers("B-072")
