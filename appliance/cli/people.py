@@ -85,27 +85,7 @@ def _add_password(made: argparse.ArgumentParser) -> None:
 
 def change_group(args: argparse.Namespace, home: Home) -> int:
     """All groups, or one that is made or changed."""
-<<<<<<< HEAD
     return call(args, home, args.verb, parameters(args)) if args.group else call(args, home, GROUPS, {})
-=======
-    if not args.name:
-        found = once(home, "group.list", {})
-        rows = [{"group": name, "members": " ".join(members)} for name, members in found.items()]
-        return show(args, found, table(rows, "group members~", {}, "no groups"))
-    if args.activate and args.deactivate:
-        raise BadInput("--activate and --deactivate contradict each other", hint="give one of them")
-    if args.room:
-        found = once(home, "group.change", {"group": args.name, "room": args.room})
-        return show(args, found, [f"{args.room} is a room of {args.name}"])
-    if args.activate or args.deactivate:
-        found = once(home, "group.change", {"group": args.name, "is_active": args.activate})
-        return show(args, found, [f"{args.name} {'takes messages' if args.activate else 'is deactivated'}"])
-    given = {"group": args.name, "add": args.add, "remove": args.leave, "is_removed": args.remove}
-    changed = once(home, "group.change", given)
-    if args.remove:
-        return show(args, changed, [f"removed group {args.name}"])
-    return show(args, changed, [f"{args.name}: {' '.join(changed['members']) or 'nobody'}"])
->>>>>>> a7467505 (Make one tool and one method of each deed)
 
 
 def _tell_members(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
@@ -155,10 +135,11 @@ NOUNS = (
         Verb("group", "group.change", "group? --add+ --leave=remove+ --remove=is_removed", handler=change_group, says=_tell_members,
              text="list groups; with a name, make or change one",
              helps={"group": "its name", "remove": "remove the group; what was said in it stays"}),
-        Verb("room", "group.room", "room group", text="assign a room of a channel to a group", says="{room} is a room of {group}"),
-        Verb("pause-group", "group.activate", "group", text="take no messages of a group's rooms; its data stays",
+        Verb("room", "group.change", "room group", text="assign a room of a channel to a group",
+             says="{room} is a room of {group}"),
+        Verb("pause-group", "group.change", "group", text="take no messages of a group's rooms; its data stays",
              fixed={"is_active": False}, says="{group} is deactivated"),
-        Verb("resume-group", "group.activate", "group", text="take messages of a group's rooms again",
+        Verb("resume-group", "group.change", "group", text="take messages of a group's rooms again", fixed={"is_active": True},
              says="{group} takes messages"),
     )),
 )
