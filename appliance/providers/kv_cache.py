@@ -23,6 +23,11 @@ FOR_BACKGROUND = 2  # sequences that only background work uses
 LEAVE_FREE_BYTES = 200_000_000  # memory that putting aside does not touch
 ENDS_BYTES = 1_000_000  # of numbers behind whole prompts; one has 0.2 MB in the bundled model, at most 0.6 in others
 
+MARKS_BYTES, KEPT_MARKS = (
+    256_000_000,
+    4,
+)  # of partial states in all, and how many of a sequence: one has 50 MB in a model of 4 billion
+
 Stop = Callable[[], bool]
 
 
@@ -31,7 +36,8 @@ class HeldSequence:
     """One sequence of the context: whose it is, and the tokens it holds in order.
 
     `is_active` while an answer is being made with it, paused or not. `aside` is its state when it had to
-    leave the window; `lost` are tokens that must be evaluated again before it can go on.
+    leave the window; `lost` are tokens that must be evaluated again before it can go on. `marks` are the partial states of a
+    recurrent model behind its first so many tokens: the only places that it can go back to.
     """
 
     id: int
@@ -42,6 +48,13 @@ class HeldSequence:
     is_active: bool = False
     aside: bytes = b""
     lost: list[int] = field(default_factory=list)
+    marks: dict[int, bytes] = field(default_factory=dict)
+
+    def reach(self, length: int, *, is_recurrent: bool) -> int:
+        """How many of its first `length` tokens it can be cut to."""
+        if not is_recurrent or length == len(self.tokens):
+            return length
+        return max((at for at in self.marks if at <= length), default=0)
 
 
 class Sequences:
@@ -73,16 +86,40 @@ class Sequences:
         if own.aside:
             self._bring_back(own, common(own.tokens, prompt) > 0)
         own.lost = []
-        donor = max((h for h in self._held if not h.aside), key=lambda h: common(h.tokens, prompt))
-        keep, shared, end = common(own.tokens, prompt), common(donor.tokens, prompt), self._known_end(prompt)
-        is_worth = shared > keep + WORTH_SHARING or (end and shared == len(prompt) > keep)
-        if donor is not own and is_worth and not self._loaded.is_recurrent:
-            keep = shared
+        end = self._known_end(prompt)
+        most = len(prompt) - (0 if end else 1)
+        found = {h.id: self._reach(h, min(common(h.tokens, prompt), most)) for h in self._held if not h.aside}
+        donor = max((h for h in self._held if not h.aside), key=lambda h: found[h.id])
+        keep, shared = found[own.id], found[donor.id]
+        if donor is not own and (shared > keep + WORTH_SHARING or (end and shared == len(prompt) > keep)):
             self._loaded.clear(own.id)
-            self._loaded.copy(donor.id, own.id, keep)
-            own.tokens = donor.tokens[:keep]
-        self.cut(own, min(keep, len(prompt) - (0 if end else 1)))
+            self._loaded.copy(donor.id, own.id, shared)
+            own.tokens, own.marks = list(donor.tokens), dict(donor.marks)
+            if not self._loaded.is_recurrent:
+                del own.tokens[shared:]
+            keep = shared
+        self.cut(own, keep)
         return own
+
+    def _reach(self, held: HeldSequence, length: int) -> int:
+        return held.reach(length, is_recurrent=self._loaded.is_recurrent)
+
+    def mark(self, held: HeldSequence) -> None:
+        """Let a recurrent model go back to where a sequence is now. The first mark of a sequence stays, and the last ones."""
+        at, loaded = len(held.tokens), self._loaded
+        if not loaded.is_recurrent or not at or at in held.marks:
+            return
+        size = loaded.state_bytes(held.id, is_partial=True)
+        if size > MARKS_BYTES // KEPT_MARKS or memory_room.free_bytes() < LEAVE_FREE_BYTES + 2 * size:
+            return
+        held.marks[at] = loaded.save(held.id, is_partial=True)
+        while len(held.marks) > KEPT_MARKS:
+            del held.marks[sorted(held.marks)[1]]
+        for other in sorted(self._held, key=lambda h: h.used):
+            if sum(len(state) for one in self._held for state in one.marks.values()) <= MARKS_BYTES:
+                break
+            if other is not held:
+                other.marks.clear()
 
     def end_of(self, held: HeldSequence, prompt: Sequence[int]) -> bytes:
         """The numbers that the next token is drawn from, where a sequence holds all of a prompt that came before; else b""."""
@@ -90,7 +127,7 @@ class Sequences:
 
     def keep_end(self, prompt: Sequence[int]) -> None:
         """Keep those of a prompt that was evaluated to its end just now, in place of what was kept for longest."""
-        if self._loaded.is_recurrent or self._known_end(prompt):
+        if self._known_end(prompt):
             return
         self._ends.append((list(prompt), self._loaded.copy_row(-1)))
         while sum(len(row) for _, row in self._ends) > ENDS_BYTES:
@@ -105,12 +142,21 @@ class Sequences:
         held.lost = []
 
     def cut(self, held: HeldSequence, length: int) -> None:
-        """Forget all but the first `length` tokens; a model that cannot forgets everything."""
-        if length < len(held.tokens) or length == 0:
-            if length and self._loaded.cut(held.id, length):
-                del held.tokens[length:]
-            else:
-                self._drop_tokens(held)
+        """Forget all but the first `length` tokens, or what of them the model can keep."""
+        if length >= len(held.tokens) and length:
+            return
+        if not length or not self._loaded.cut(held.id, length):
+            length = self._roll_back(held, length)
+        del held.tokens[length:]
+        held.marks = {at: state for at, state in held.marks.items() if at <= length}
+
+    def _roll_back(self, held: HeldSequence, length: int) -> int:
+        """Go back to the last mark within the first `length` tokens, or to nothing; how many tokens are left."""
+        at = max((mark for mark in held.marks if mark <= length), default=0)
+        if at and self._loaded.restore(held.id, held.marks[at], is_partial=True) and self._loaded.cut(held.id, at):
+            return at
+        self._loaded.clear(held.id)
+        return 0
 
     def adopt(self, held: HeldSequence, tokens: Sequence[int], state: bytes | memoryview) -> bool:
         """Let a sequence hold a saved state; False when it has no room, or llama.cpp does not take it."""
@@ -120,6 +166,7 @@ class Sequences:
             if taken + len(tokens) <= self._loaded.window or not self._make_room(held):
                 return False
         held.tokens = list(tokens)
+        self.mark(held)
         return True
 
     def size_bytes(self, held: HeldSequence) -> int:
@@ -174,9 +221,11 @@ class Sequences:
             self._evaluate_part(held, lost[i : i + BACKGROUND_BATCH], should_stop, 0)
 
     def _bring_back(self, held: HeldSequence, is_wanted: bool) -> None:
-        state, tokens = held.aside, held.tokens
+        state, tokens, marks = held.aside, held.tokens, held.marks
         held.aside = b""
-        if not is_wanted or not self.adopt(held, tokens, state):
+        if is_wanted and self.adopt(held, tokens, state):
+            held.marks |= marks
+        else:
             held.tokens = []
             if held.is_active and is_wanted:
                 held.lost = tokens
@@ -184,9 +233,8 @@ class Sequences:
     def _remove_unfinished(self, held: HeldSequence) -> None:
         """Remove what an unfinished evaluation may have left behind our books."""
         if not self._loaded.cut(held.id, len(held.tokens)):
-            lost = held.tokens
-            self._drop_tokens(held)
-            held.lost = lost
+            left = self._roll_back(held, len(held.tokens))
+            held.lost, held.tokens = held.tokens[left:], held.tokens[:left]
 
     def _find_own(self, slot: str) -> HeldSequence | None:
         return next((h for h in self._held if h.slot == slot and not h.is_active), None)
@@ -216,7 +264,7 @@ class Sequences:
 
     def _put_aside(self, held: HeldSequence) -> None:
         """Move a sequence's state out of the window, or note its tokens when memory is short."""
-        tokens = held.tokens
+        tokens, marks = held.tokens, held.marks
         state = (
             self._loaded.save(held.id)
             if memory_room.free_bytes() > LEAVE_FREE_BYTES + 2 * self._loaded.state_bytes(held.id)
@@ -224,13 +272,13 @@ class Sequences:
         )
         self._drop_tokens(held)
         if state:
-            held.tokens, held.aside = tokens, state
+            held.tokens, held.aside, held.marks = tokens, state, marks
         elif held.is_active:
             held.lost = tokens
 
     def _drop_tokens(self, held: HeldSequence) -> None:
         self._loaded.clear(held.id)
-        held.tokens, held.aside = [], b""
+        held.tokens, held.aside, held.marks = [], b"", {}
 
 
 def common(known: Sequence[int], wanted: Sequence[int]) -> int:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
 from appliance.providers import families, gguf, memory_room
-from appliance.providers.chat_template import Template, spoken
+from appliance.providers.chat_template import NOTHING_SAID, Template, spoken
 from appliance.providers.family import Family
 from appliance.providers.grammar import call_grammar
 from appliance.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
@@ -338,6 +338,14 @@ class Ready:
         # A template may put the system text elsewhere once there are several messages: then nothing is stable.
         return length if length < len(prompt) and prompt[:length] == self._stable[1] else 0
 
+    def turn(self, ask: Ask, prompt: list[int]) -> int:
+        """How many tokens at the beginning of a prompt are the same in the next one of its conversation."""
+        more = (Message("assistant", NOTHING_SAID), Message("user", PROBES[0]))
+        try:
+            return common(prompt, self.prompt(replace(ask, messages=(*ask.messages, *more))))
+        except BadInput:  # this template wants other turns: what is kept is the system text
+            return 0
+
     def family(self, ask: Ask) -> Family | None:
         """In whose words an ask is rendered and answered; None for our own."""
         return self.template.family_of(ask)
@@ -362,6 +370,7 @@ class PromptReading:
         self._ready = ready
         self._prompt = prompt
         self._stable = ready.stable(ask, prompt)
+        self._turn = ready.turn(ask, prompt) if ready.loaded.is_recurrent else 0
         self._is_kept = ask.purpose != "bench"  # its text is never asked about again: spare the card
         self.held = ready.sequences.place(ask.slot, prompt, ask.is_background)
         self.end = ready.sequences.end_of(self.held, prompt)  # what the first token is drawn from without any evaluation
@@ -387,6 +396,10 @@ class PromptReading:
             if len(self.held.tokens) < self._stable:
                 self._evaluate_until(self._stable, unwatched)
                 self._save_state()
+            if self._is_kept and self._turn > len(self.held.tokens):
+                self._ready.sequences.mark(self.held)
+                self._evaluate_until(self._turn, unwatched)
+                self._ready.sequences.mark(self.held)
             self._evaluate_until(len(self._prompt), unwatched)
         finally:
             if watched is not None:
@@ -404,8 +417,9 @@ class PromptReading:
         states, sequences, begun = self._ready.states, self._ready.sequences, len(self.held.tokens)
         if begun >= self._stable:
             return
-        known, length = states.best(self._prompt[:-1], self._ready.loaded.window)
-        if known is None or length < begun + WORTH_READING or (self._ready.loaded.is_recurrent and length < len(known.tokens)):
+        loaded = self._ready.loaded
+        known, length = states.best(self._prompt[:-1], loaded.window, is_whole=loaded.is_recurrent)
+        if known is None or length < begun + WORTH_READING:
             return
         state = states.read(known)
         if state is not None and sequences.adopt(self.held, known.tokens, state):

@@ -98,7 +98,7 @@ class LoadedModel:
             raise self._explain_failure(f"llama.cpp cannot load {path.name}")
         self.vocabulary = api.llama_model_get_vocab(self.model)
         self.vocabulary_size = int(api.llama_vocab_n_tokens(self.vocabulary))
-        # Recurrent models keep one state, not a row per token: nothing can be cut off or copied in part.
+        # Recurrent models keep one state, not a row per token: nothing can be cut off or copied in part, but by a partial state.
         self.is_recurrent = bool(api.llama_model_is_recurrent(self.model) or api.llama_model_is_hybrid(self.model))
         self.sequences = RECURRENT_SEQUENCES if self.is_recurrent else SEQUENCES
         self._pieces: dict[int, bytes] = {}
@@ -299,26 +299,28 @@ class LoadedModel:
         """Let `target` begin with the first `end` tokens of `source`; shares memory, costs nothing."""
         self.api.llama_memory_seq_cp(self.memory, source, target, 0, end)
 
-    def state_bytes(self, sequence: int) -> int:
+    def state_bytes(self, sequence: int, *, is_partial: bool = False) -> int:
         """Size of what `save` would return."""
-        return int(self.api.llama_state_seq_get_size(self.context, sequence))
+        return int(self.api.llama_state_seq_get_size_ext(self.context, sequence, int(is_partial)))
 
-    def save(self, sequence: int) -> bytes:
-        """Everything llama.cpp computed for a sequence; b"" when it holds nothing."""
-        size = self.state_bytes(sequence)
+    def save(self, sequence: int, *, is_partial: bool = False) -> bytes:
+        """Everything llama.cpp computed for a sequence, or the part that cannot be cut; b"" when it holds nothing."""
+        size = self.state_bytes(sequence, is_partial=is_partial)
         out = (ctypes.c_uint8 * size)()
-        return bytes(memoryview(out)[: int(self.api.llama_state_seq_get_data(self.context, out, size, sequence))])
+        count = int(self.api.llama_state_seq_get_data_ext(self.context, out, size, sequence, int(is_partial)))
+        return bytes(memoryview(out)[:count])
 
-    def restore(self, sequence: int, state: bytes | memoryview) -> bool:
-        """Put a saved state in a sequence's place; False when there is no room (the sequence is then empty).
+    def restore(self, sequence: int, state: bytes | memoryview, *, is_partial: bool = False) -> bool:
+        """Put a saved state in a sequence's place, a partial one beside what it holds; False when there is no room.
 
-        Only for bytes that came from `save` of the same model and settings: others end the process.
+        The sequence is then empty. Only for bytes that came from `save` of the same model and settings: others end the process.
         """
-        self.clear(sequence)
+        if not is_partial:
+            self.clear(sequence)
         kind = ctypes.c_uint8 * len(state)  # never copied: of 2,000 tokens it has 46 MB
         pointer = ctypes.POINTER(kind)
         data = ctypes.cast(ctypes.c_char_p(state), pointer).contents if isinstance(state, bytes) else kind.from_buffer(state)
-        if int(self.api.llama_state_seq_set_data(self.context, data, len(state), sequence)) == len(state):
+        if int(self.api.llama_state_seq_set_data_ext(self.context, data, len(state), sequence, int(is_partial))) == len(state):
             return True
         self.clear(sequence)
         return False

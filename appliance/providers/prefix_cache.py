@@ -53,16 +53,18 @@ class States:
         self._writers: list[threading.Thread] = []
         self._known = {path.name: found for path in self._list_files() if (found := self._read_header(path)) is not None}
 
-    def best(self, tokens: Sequence[int], window: int) -> tuple[CachedPrefix | None, int]:
+    def best(self, tokens: Sequence[int], window: int, *, is_whole: bool = False) -> tuple[CachedPrefix | None, int]:
         """The state that shares the longest beginning with these tokens, and how many they share.
 
-        Only of those that fit into the window: it may have been larger when they were made.
+        Only of those that fit into the window: it may have been larger when they were made. `is_whole`: only of those that they
+        share all of.
         """
         wanted = array("I", tokens)
         with self._guard:
             shared = [
                 (_common_length(known.tokens, wanted), known) for known in self._known.values() if len(known.tokens) <= window
             ]
+        shared = [(length, known) for length, known in shared if not is_whole or length == len(known.tokens)]
         length, known = max(shared, key=lambda pair: pair[0], default=(0, None))
         return (known, length) if length else (None, 0)
 
