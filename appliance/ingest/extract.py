@@ -44,7 +44,7 @@ ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings
 VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {
     "html": 4,
     "mail": 4,
-    "card": 2,
+    "card": 3,
     "text": 2,
     "markdown": 2,
 }

@@ -279,7 +279,8 @@ class Folder:
         title = " ".join((reading.title or path.name).split())[:TITLE_CHARS] if is_converted else _find_title(path, text)
         has_source = is_converted and reading.reader.partition("/")[0] not in ("pdf", "office")  # which are no text inside
         source = found.data[: entries.MAX_BODY_BYTES].decode("utf-8", "replace") if has_source else ""
-        return Draft(ref, title, text, attributes, owner_of(self.root, path), source)
+        is_card = reading.reader.startswith("card/")  # of which more is asked than its text says (`knowledge.calendar`)
+        return Draft(ref, title, text, attributes, owner_of(self.root, path), source, is_card)
 
     def _note_problem(self, name: str, reason: str) -> None:
         """Remember a problem, or that it is over; each is logged once."""

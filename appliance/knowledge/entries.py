@@ -74,6 +74,7 @@ class Draft(Struct, frozen=True):
     attributes: Mapping[str, Any]
     audience: str = ""  # the context that may see it, "" for everybody
     source: str = ""  # what stands in a file whose text is read out of it
+    keeps_source: bool = False  # which is kept as its bytes
 
 
 class Entries:
@@ -328,15 +329,18 @@ class Entries:
                 self._mirror_one(execute, draft, by, scope)
             self._keep_marks(drafts, {path: before.get(path, "") for path in written}, run, scope)
 
+    def ending(self, prefix: str, ending: str, *, scope: str = PROJECT) -> list[str]:
+        """The stored paths that begin and end so; found in an index, however much is stored."""
+        where = f"scope = ? AND path >= ? AND path < ? AND path LIKE ?{visibility.only()} ORDER BY path"
+        rows = self._store.rows(f"SELECT path FROM entries WHERE {where}", (scope, prefix, prefix + MAX_CODE, f"%{ending}"))
+        return [str(row[0]) for row in rows]
+
     def under(self, prefix: str, *, scope: str = PROJECT) -> list[str]:
         """The stored paths of an entry and of everything in it as a folder, sorted."""
         path = folder_of(parse_ref(prefix))
         inside = path if path.endswith("/") else f"{path}/"
-        rows = self._store.rows(
-            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))"
-            f"{visibility.only()} ORDER BY path",
-            (scope, path, inside, inside + MAX_CODE),
-        )
+        where = f"scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4)){visibility.only()} ORDER BY path"
+        rows = self._store.rows(f"SELECT path FROM entries WHERE {where}", (scope, path, inside, inside + MAX_CODE))
         return [str(row[0]) for row in rows]
 
     def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
@@ -519,14 +523,15 @@ class Entries:
         before = self.find(draft.path, scope=scope)
         old = before or self._new_entry(scope, draft.path)
         after = merged(replace(old, mime="") if old.is_folder else old, Content(draft.body, title=draft.title))
-        if before is not None and (after.hash, after.title) == (before.hash, before.title):
+        original = draft.source.encode() if draft.keeps_source else None  # of a calendar more counts than its text
+        if before and (before.hash, before.title, self._stored_bytes(before)) == (after.hash, after.title, original):
             text = attributes_text(draft.path, draft.attributes)
             if text != attributes_text(draft.path, before.attributes):
                 execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
                 self.marks.of_author(replace(before, attributes=dict(draft.attributes)), before.attributes)
                 self._announce_change(draft.path, scope, by, "attributes")
             return
-        self._save_row(execute, replace(after, attributes=dict(draft.attributes)), by, None)
+        self._save_row(execute, replace(after, attributes=dict(draft.attributes)), by, original)
         if draft.audience:
             execute("UPDATE entries SET audience = ? WHERE scope = ? AND path = ?", (draft.audience, scope, draft.path))
         # A new file's text is in the file; what a text was before is nowhere else.

@@ -17,6 +17,7 @@ from appliance.text.fences import is_origin
 from appliance.text.references import locator_of, scheme_of
 
 KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
+SAID_BY_KIND = ("box", "calendar", "contacts")  # whose files say by their kind who wrote them
 LEAST_HASH = 16  # digits that a person gives of what they were shown
 FEW_CHARS = 60  # too few for words that are known again by themselves
 ORIGIN, AUTHOR = "origin", "author"  # attributes of a file that says by its kind who wrote it
@@ -38,7 +39,7 @@ class EntryMarks:
         A file that says by its kind who wrote it is marked as theirs (`of_author`) and as nobody's else.
         """
         scheme = scheme_of(entry.path)
-        is_said = scheme == "box" and is_origin(str(entry.attributes.get(ORIGIN) or ""))
+        is_said = scheme in SAID_BY_KIND and is_origin(str(entry.attributes.get(ORIGIN) or ""))
         if not is_said and not entry.scope.startswith("run:") and scheme not in KNOWN_BY_NAME:
             own = () if before is None or self.of(before) else (_around(before), before.body)
             self._marks.recognize(f"entry:{entry.id}", entry.body, _around(entry), source, own=own)

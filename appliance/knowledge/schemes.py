@@ -63,6 +63,9 @@ def _builtin_schemes() -> Iterable[Scheme]:
     fetched = "it is a copy of something elsewhere: add it again to refresh it, write your own under agent:/ or known://"
     for name in ("disk", "url", "google-docs", "github"):
         yield Scheme(name, category="data", scope="project", writers=NOT_THE_MODEL, hint=fetched)
+    for name in ("calendar", "contacts"):
+        hint = "it mirrors a server: use add_event, change_event or remove_event"
+        yield Scheme(name, category="data", scope="project", writers=SYSTEM, hint=hint)
     yield Scheme("session", category="data")
 
 

@@ -5,6 +5,7 @@ and the model is never called here: a plan says what it is to be asked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 
@@ -56,4 +57,37 @@ class NoteSearch(Protocol):
 
     def frequencies(self, words: Iterable[str]) -> Mapping[str, int]:
         """In how many passages each word is."""
+        ...
+
+
+class NamedEvent(Protocol):
+    """One time of an event of a calendar; `state` says that its server does not know it yet."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def start(self) -> datetime: ...
+    @property
+    def end(self) -> datetime: ...
+    @property
+    def ref(self) -> str: ...
+    @property
+    def is_day(self) -> bool: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+
+
+class EventCalendar(Protocol):
+    """The events of all calendars that may be shown."""
+
+    def is_known(self) -> bool: ...
+
+    def has_account(self) -> bool: ...
+
+    def between(self, first: datetime, last: datetime) -> Sequence[NamedEvent]: ...
+
+    def coming(self) -> Sequence[NamedEvent]:
+        """The next time of each event."""
         ...

@@ -37,8 +37,9 @@ from appliance.language.planning.plans import (
     shown_source,
     tool_call,
 )
+from appliance.language.planning.reminder_plans import NO_CALENDAR
 from appliance.language.planning.row_plans import RowPlans
-from appliance.language.ports import Notes
+from appliance.language.ports import EventCalendar, Notes
 from appliance.language.request_texts import strip_notes
 from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, REMINDING, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
@@ -63,13 +64,14 @@ class MessagePlanner:
         now: Callable[[], datetime],
         unread: Names = tuple,
         files: Files = tuple,
+        calendar: EventCalendar = NO_CALENDAR,
     ) -> None:
         """`unread` names the files that could not be read: an answer that finds nothing says so. `files` may be sent."""
         self._router = router
         self._finder = finder
         self._entries = entries
         self._now = now
-        self.effects = Effects(router, entries, now, finder.collect)
+        self.effects = Effects(router, entries, now, finder.collect, calendar)
         self._references = References(self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(conversation.cue, router))
@@ -101,6 +103,8 @@ class MessagePlanner:
                 return plan
             if not fact and (mended := conversation.mended(scene, self._cue)) is not None:
                 return mended
+        if (dated := self.effects.plan_dated(scene)) is not None:
+            return dated
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan

@@ -38,12 +38,13 @@ LAST = (
 MORE = ("add_it",)  # after an effect, for what fits nothing else
 ANSWERS = ("yes", "no")  # to a question of the program
 BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
+OF_CALENDAR = ("agenda", "event_move", "event_gone")  # looked at first where there is a calendar
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 NAMED = ("named_level", "named_move", "named_drop")  # of the task or reminder that has the name
 # Looked at in this order: the first that fits is taken.
 ORDER = (
     *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "spell", "help"),
-    *("my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
+    *("event", "my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_when", "remind_late", "alarm", "wake", "remind_at", "remind", "timer", "units", "sum", "remember_to", "remember"),
     *("delete_note", "priority", "priority_up", "priority_down", "append", "task", "done", "cancel", "drop_task", "forget"),
@@ -51,7 +52,7 @@ ORDER = (
     *("done_maybe", "beyond_web", "asking", "list_of", "tell_of", "polite", "spelling", "summary", "translation", "text"),
     *("about", "asking_for"),
     *BEYOND[1:],
-    *("append_maybe", "done_told", *NAMED, "needed"),
+    *("append_maybe", "done_told", *NAMED, "needed", "event_when"),
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 SPANNING = (
@@ -75,6 +76,7 @@ EFFECTS = frozenset(
         *("remind_when", "recurring", "delete_note", "remember", "task", "drop_task", "done", "cancel", "priority"),
         *("priority_up", "priority_down", "forget"),
         *("note", "append", "append_bare", "collect_note", "digest_note", "send_file"),
+        *("event", "event_move", "event_gone"),
     )
 )
 ASKING = ("remind_late", "remind_at", "remind")  # that are no deed of somebody's behind another request: "remind me to ..."

@@ -23,7 +23,7 @@ KEPT = "!*'()~"  # beside letters, digits and -_. these need no escape in a slug
 DRIVE = re.compile(r"([a-z][a-z0-9_-]*):/")
 GOOGLE = re.compile(r"/(?:a/[^/]+/)?(?:document|spreadsheets|presentation)/(?:u/\d+/)?d/([A-Za-z0-9_-]+)(?:/|$)")
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
-DRIVES = ("box", "disk", "memory", "agent", "skill")  # whose addresses people see
+DRIVES = ("box", "disk", "memory", "agent", "skill", "calendar", "contacts")  # whose addresses people see
 SHOWN = re.compile(rf"(?<![\w/:])({'|'.join(DRIVES)}):/{{1,2}}(?=[^\s/\]])")
 OPEN = re.compile(rf"(?<![\w/:])(?:{'|'.join(name[:end] for name in DRIVES for end in range(1, len(name) + 1))})(?::/{{0,2}})?$")
 MARKS = {"box": "", "disk": "/"}  # what stands before a path of these drives for people; `memory:/` and the like before others

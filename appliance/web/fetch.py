@@ -70,6 +70,7 @@ class Want(Struct, frozen=True):
     trusted: str = ""
     accept: str = ACCEPT
     body: bytes | None = None
+    is_secret: bool = False  # whoever knows the address may read what is there: it is not noted
 
     @property
     def is_plain(self) -> bool:
@@ -197,7 +198,7 @@ class Fetch:
     ) -> Fetched:
         """The page at a URL, whatever its status; an error of our tree when there is none to be had. Noted either way."""
         started_s = monotonic_s()
-        about: dict[str, Any] = {"url": url[: urls.MAX_URL]}
+        about: dict[str, Any] = {"url": urls.parse(url).origin if want.is_secret else url[: urls.MAX_URL]}
         most_s, most = (self._caps.max_s, self._caps.max_bytes) if want.kind == "text" else (FILE_S, self._caps.file_bytes)
         deadline = Deadline(started_s + min(max(timeout_s, 0.05), most_s), f"fetching {url[:200]!r}", cancel)
         limit = min(max(1, max_bytes), most)
@@ -205,10 +206,12 @@ class Fetch:
             found = self._get_page(url, session, deadline, limit, want, about)
         except OwlError as error:
             self._log_fetch(session, run, about, started_s, error)
-            if "address" in about:  # where it redirects to, what it calls its page: from then on an error quotes a stranger
+            if (
+                "address" in about and not want.is_secret
+            ):  # where it redirects to, what it calls its page: from then on an error quotes a stranger
                 error.saying("web", url[: urls.MAX_URL])
             raise
-        about |= {"to": found.url} if len(found.hops) > 1 else {}
+        about |= {"to": found.url} if len(found.hops) > 1 and not want.is_secret else {}
         about |= {"status": found.status, "bytes": len(found.body), "type": found.content_type, "hops": len(found.hops)}
         self._log_fetch(session, run, about | ({"cached": True} if found.from_cache else {}), started_s)
         return found

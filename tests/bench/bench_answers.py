@@ -73,7 +73,7 @@ def measure(household: str, half: str, is_shown: bool) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     with serving(model, given["notes"]) as core:
         finder = Search(core.store, embed=core.indexer.brief)
-        guide = build_guide(core.home.root, finder, core.entries, core.models, lambda: "UTC", core.knowledge.folder)
+        guide = build_guide(core.home.root, finder, core.entries, core.models, core.knowledge.folder, core.knowledge.calendars)
         for table in ("questions", "nothing", "world"):
             rows = given.get(table, [])[{"even": 0, "odd": 1}.get(half, 0) :: 1 if half == "all" else 2]
             counts: Counter[str] = Counter()

@@ -91,7 +91,7 @@ REFUSED = {
 def test_a_time_that_is_not_understood_is_refused_in_the_language_of_the_request(name: str, said: str) -> None:
     intent = ROUTER.cue(said)
     assert intent is not None and intent.language.name == name
-    plan = Reminders(ROUTER, lambda: NOW, (), lambda text: []).set(Scene("tiny", said, ()), intent)
+    plan = Reminders(ROUTER, lambda: NOW, (), lambda text: [], lambda text: []).set(Scene("tiny", said, ()), intent)
     assert isinstance(plan, Say)
     steps = {
         one: {text.partition(STEP)[2].partition("{")[0] for key, text in PHRASES[one].items() if STEP in text} for one in COMPLETE

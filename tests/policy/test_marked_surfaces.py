@@ -47,6 +47,7 @@ SHOWS: dict[str, dict[str, Any]] = {
     "list_threads": {},
     "view_thread": {"id": "{thread}"},
     "search_history": {"query": "zebrafinch"},
+    "list_events": {"day": "2030-05-01"},
     "skill_read": {"name": "tidy-up"},
 }
 FILES = {
@@ -78,13 +79,14 @@ WRITES: dict[str, tuple[dict[str, Any], str]] = {
 }
 # Held in a marked thread whatever it says: `test_taint` and `test_taint_ways` have those.
 HELD = """
-    capabilities_refresh document_delete document_write
+    add_event change_event remove_event capabilities_refresh document_delete document_write
     create_schedule delete_schedule trigger_schedule
     update_schedule skill_delete skill_write exec env sh message mcp_exec context_refresh fetch_url web_search
 """.split()
 # What a schema does not say of their arguments.
 GIVEN: dict[str, dict[str, Any]] = {
     "message": {"target": "person:bob", "content": TEXT},
+    "add_event": {"start": "2030-05-01"},
 }
 # They carry texts of another run, whose marks go along: `test_taint_travel`, `test_taint_server` and `test_delegation` have those.
 OTHERS = """
@@ -155,6 +157,8 @@ def world(border: Border) -> dict[str, Any]:
     (box / "notes").mkdir(exist_ok=True)
     (box / "notes/mine.md").write_text("# Mine\n\nA ladder.\n")
     (box / "notes/long.md").write_text("- one\n- two\n")
+    event = f"BEGIN:VEVENT\nDTSTART:20300501T120000Z\nSUMMARY:{TEXT}\nORGANIZER:mailto:mallory@example.org\nEND:VEVENT\n"
+    (box / "invitation.ics").write_text(f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n")
     core.box_folder.compare()
     for ref in ("agent://mine", "agent://moving", "agent://going"):
         core.entries.set(ref, "a ladder")

@@ -20,10 +20,10 @@ from appliance.language.planning import conversation, errands, results
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
-from appliance.language.planning.reminder_plans import Reminders, meant_text
+from appliance.language.planning.reminder_plans import CalendarPlans, Reminders, meant_text
 from appliance.language.planning.results import do, set_priority
-from appliance.language.ports import Notes
-from appliance.language.router import REMINDING, Intent, Router, is_reason
+from appliance.language.ports import EventCalendar, Notes
+from appliance.language.router import OF_CALENDAR, REMINDING, Intent, Router, is_reason
 from appliance.language.times import dates, recurrence
 from appliance.records import Outcome
 from appliance.text.references import display
@@ -40,19 +40,30 @@ class Effects:
     """Makes the plans of effects; `ignored` are words that name nothing."""
 
     def __init__(
-        self, router: Router, entries: Notes, now: Callable[[], datetime], collect: Callable[[str], Sequence[Sentence]]
+        self,
+        router: Router,
+        entries: Notes,
+        now: Callable[[], datetime],
+        collect: Callable[[str], Sequence[Sentence]],
+        calendar: EventCalendar,
     ) -> None:
         self._router = router
         self._entries = entries
         self._ignored = router.languages.function_words()
         self.notes = NamedNotes(entries, self._ignored)
         self.additions = Additions(entries, self.notes)
-        self.reminders = Reminders(router, now, self._ignored, collect)
+        self.calendar = CalendarPlans(calendar, now, self._ignored)
+        self.reminders = Reminders(router, now, self._ignored, collect, self.calendar.find)
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""
         make = MAKERS.get(intent.name)
         return None if make is None else make(self, scene, intent)
+
+    def plan_dated(self, scene: Scene) -> Plan | None:
+        """What is asked or wanted of a calendar; None where there is none, or it has nothing of the kind."""
+        intent = self._router.cue(scene.text, OF_CALENDAR) if self.calendar.is_known() else None
+        return None if intent is None else self.make(scene, intent)
 
     def stored_memories(self) -> list[tuple[str, str]]:
         """What the person asked to be remembered, oldest first: references and texts."""
@@ -336,6 +347,11 @@ MAKERS: Mapping[str, Maker] = {
     "drop_task": Effects._drop_task,
     **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
     "cancel": Effects._cancel_reminder,
+    "agenda": lambda self, scene, intent: self.calendar.show_days(scene, intent),
+    "event_when": lambda self, scene, intent: self.calendar.say_when(scene, intent),
+    "event": lambda self, scene, intent: self.calendar.add(scene, intent),
+    "event_move": lambda self, scene, intent: self.calendar.move(scene, intent),
+    "event_gone": lambda self, scene, intent: self.calendar.remove(scene, intent),
     "forget": Effects.forget,
     **dict.fromkeys(("note", "titled_note"), Effects._write_note),
     "append": Effects._append,

@@ -1,11 +1,15 @@
-"""Reminders that a person asks for in so many words, as plans: the time is read once here, and handed to the tool as a rule.
+"""Reminders and events of calendars, as plans: what a person asks for in so many words, and what they ask about them.
 
 What has no time in it, or no thing, is asked back in the person's language; a time that is not understood is said so. A time may be
-so long before or after something that the notes date, or a day that is said around the request, or was just answered.
+so long before or after something that calendars or notes date, or a day that is said around the request, or was just answered. The
+time is read once here, and handed to the tool as a rule.
+
+What is on a day are its events and the reminders of that day. An event that is named is the next one with all the words in its
+title or place; where none has them, the notes are asked. An event that is added happens once. Knows no servers.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -15,14 +19,16 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language import word_forms
 from appliance.language.evidence import Sentence
-from appliance.language.languages import words_in
+from appliance.language.languages import Language, words_in
 from appliance.language.planning import results
-from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, shown_source, tool_call
+from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, shown_source, tool_call
+from appliance.language.ports import EventCalendar, NamedEvent
 from appliance.language.router import Intent, Router
 from appliance.language.times import dates, recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import UnclearTime
 from appliance.language.times.time_expression import TimeExpression
+from appliance.language.times.timezones import LOCAL
 from appliance.language.word_forms import without_possessive
 from appliance.records import Outcome, ThreadState
 
@@ -34,13 +40,20 @@ PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
 
 
 class Reminders:
-    """Makes the plans of reminders; `ignored` are words that name nothing, `collect` finds what the notes say of something."""
+    """Makes the plans of reminders; `ignored` are words that name nothing, `collect` and `events` find what notes and calendars
+    have."""
 
     def __init__(
-        self, router: Router, now: Callable[[], datetime], ignored: Collection[str], collect: Callable[[str], Sequence[Sentence]]
+        self,
+        router: Router,
+        now: Callable[[], datetime],
+        ignored: Collection[str],
+        collect: Callable[[str], Sequence[Sentence]],
+        events: Callable[[str], Sequence[NamedEvent]],
     ) -> None:
         self._router = router
         self._collect = collect
+        self._events = events
         self._now = now
         self._ignored = frozenset(ignored)
 
@@ -196,7 +209,15 @@ class Reminders:
         return None, ""
 
     def _set_beside(self, found: TimeExpression, intent: Intent) -> Plan:
-        """A reminder so long before something that is named: on the one day to come at which the notes have it."""
+        """A reminder so long before something that is named: its next time in a calendar, else the one day that the notes have."""
+        for event in self._events(found.event)[:1]:
+            base = dates.Moment(event.start, not event.is_day)
+            is_clock = found.shift is not None and found.shift[0] % time_expression.DAY_S != 0
+            rule = time_expression.beside(found, base, self._zone()) if base.has_clock or not is_clock else None
+            if rule is not None and recurrence.at(rule) > self._now_ms():
+                when = results.spelled_time(int(event.start.timestamp() * 1000), LOCAL, intent.language)
+                source = Sentence(f"{event.title}: {when}", event.ref, "")
+                return self._call(found.text, found.when, rule, intent, source)
         dated = [(self._beside(found, one.text, found.event), one) for one in self._collect(found.event)]
         ahead = {recurrence.at(rule): (rule, one) for rule, one in dated if rule and recurrence.at(rule) > self._now_ms()}
         if len(ahead) != 1:
@@ -286,3 +307,211 @@ def _sentence(intent: Intent) -> str:
     if intent.name == "remind_late" or "rest" in parts and (intent.name != "alarm" or "what" in parts):
         return text
     return " ".join(sorted((parts[name] for name in PARTS if name in parts), key=intent.text.find))
+
+
+# -- calendars ----------------------------------------------------------------------------------------
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+MOST_SHOWN = 30
+MOST_ASKED = 8
+SPANS = ("span_week", "span_next_week", "span_weekend", "span_month")
+
+
+class NoCalendar:
+    """Where there is no calendar."""
+
+    def is_known(self) -> bool:
+        return False
+
+    def has_account(self) -> bool:
+        return False
+
+    def between(self, first: datetime, last: datetime) -> Sequence[NamedEvent]:
+        return ()
+
+    def coming(self) -> Sequence[NamedEvent]:
+        return ()
+
+
+NO_CALENDAR = NoCalendar()
+
+
+class CalendarPlans:
+    """Makes them; `ignored` are words that name nothing."""
+
+    def __init__(self, calendar: EventCalendar, now: Callable[[], datetime], ignored: Collection[str]) -> None:
+        self._calendar = calendar
+        self._now = now
+        self._ignored = frozenset(ignored)
+
+    def is_known(self) -> bool:
+        """Whether there is a calendar to be asked."""
+        return self._calendar.is_known()
+
+    # -- questions ------------------------------------------------------------------------------------
+
+    def show_days(self, scene: Scene, intent: Intent) -> Plan | None:
+        """What is on: events, and what the person is reminded of; None for days that are not understood."""
+        span = self._span(intent.parts.get("day", ""), intent.language)
+        if span is None:
+            return None
+        first, last = span
+        events = self._calendar.between(max(first, self._now()) if first.date() == self._now().date() else first, last)
+        is_one = last - first <= DAY + HOUR
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            starts, ends = int(first.timestamp() * 1000), int(last.timestamp() * 1000)
+            due = [one for one in (outcome.data or {}).get("schedules", ()) if starts <= (one["next_ms"] or 0) < ends]
+            due = [one for one in due if one["action"] == "reminder"]
+            language = intent.language
+            day = dates.spelled(first, language)
+            day = day if is_one else f"{day} – {dates.spelled(last - HOUR, language)}"
+            lines = [self._line(one, language, is_one=is_one) for one in events[:MOST_SHOWN]]
+            lines += ["…"] if len(events) > MOST_SHOWN else []
+            lines += [
+                language.say("calendar_reminder", text=line.removeprefix("- ")) for line in results.reminder_lines(due, language)
+            ]
+            if not lines:
+                return Say(language.say("calendar_empty", day=day))
+            state = ThreadState(quoted=tuple(dict.fromkeys(one.ref for one in events[:MOST_SHOWN])))
+            return Say("\n".join([language.say("calendar_day", day=day), *lines]), state=state)
+
+        return Do(tool_call("list_schedules", status="active", soonest=True, limit=100), told)
+
+    def say_when(self, scene: Scene, intent: Intent) -> Plan | None:
+        """When the next event of this name is; None where there is none."""
+        found = self.find(intent.parts["what"])
+        if not found:
+            return None
+        lines = [self._line(one, intent.language) for one in found[:1]]
+        return Say("\n".join(lines).removeprefix("- "), state=ThreadState(quoted=(found[0].ref,)))
+
+    def find(self, what: str) -> list[NamedEvent]:
+        """The coming events that have all the words which name one, soonest first."""
+        words = [word_forms.without_possessive(word) for word in word_forms.content_words(what, self._ignored)]
+        stems = [word_forms.stem(word) for word in words]
+        known = self._calendar.coming() if stems and self._calendar.is_known() else ()
+        return [one for one in known if all(word_forms.has_stem(stem, f"{one.title} {one.place}") for stem in stems)]
+
+    # -- requests -------------------------------------------------------------------------------------
+
+    def add(self, scene: Scene, intent: Intent) -> Plan:
+        """An event of what is named, at the time that is named with it."""
+        language, said = intent.language, intent.parts["what"].strip(" .!")
+        if not self._calendar.has_account():
+            return Say(language.say("no_calendar"))
+        try:
+            found = self._read(said, language)
+        except BadInput as error:
+            return refused(error, intent)
+        if found.rule is None:
+            return Say(language.say("calendar_when", text=said))
+        if found.rule.kind != "once":
+            return Say(language.say("calendar_once"))
+        if not words_in(found.text):
+            return Say(language.say("calendar_what", when=found.when))
+        start, is_day = self._start(found.when, recurrence.at(found.rule), language)
+        title = found.text[:1].upper() + found.text[1:]
+        call = tool_call("add_event", title=title, start=f"{start:%Y-%m-%d}" if is_day else f"{start:%Y-%m-%d %H:%M}")
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error or "held" in (outcome.data or {}):
+                return answer_of(outcome, intent)
+            when = dates.spelled(start, language) + ("" if is_day else f", {start:%H:%M}")
+            return Say(language.say("calendar_added", text=title, when=when))
+
+        return Do(call, told)
+
+    def move(self, scene: Scene, intent: Intent) -> Plan | None:
+        """Another time for an event of the calendar; None where no event is named."""
+        language = intent.language
+        found = self.find(intent.parts["what"])
+        if len(found) != 1:
+            return self._ask_which(found, intent)
+        try:
+            read = self._read(f"x {intent.parts['when'].strip(' .!')}", language)
+        except BadInput as error:
+            return refused(error, intent)
+        if read.rule is None or read.rule.kind != "once":
+            return None
+        start, is_day = self._start(read.when, recurrence.at(read.rule), language)
+        if is_day and not found[0].is_day:  # another day, the same hour
+            start, is_day = found[0].start.replace(year=start.year, month=start.month, day=start.day), False
+        if read.is_clock:  # another hour, the same day
+            start = found[0].start.replace(hour=start.hour, minute=start.minute)
+        given = f"{start:%Y-%m-%d}" if is_day else f"{start:%Y-%m-%d %H:%M}"
+        call = tool_call("change_event", ref=found[0].ref, start=given)
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error or "held" in (outcome.data or {}):
+                return answer_of(outcome, intent)
+            when = dates.spelled(start, language) + ("" if is_day else f", {start:%H:%M}")
+            return Say(language.say("calendar_moved", text=found[0].title, when=when))
+
+        return Do(call, told)
+
+    def remove(self, scene: Scene, intent: Intent) -> Plan | None:
+        """Take an event out of the calendar; None where no event is named."""
+        found = self.find(intent.parts["what"])
+        if len(found) != 1:
+            return self._ask_which(found, intent)
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error or "held" in (outcome.data or {}):
+                return answer_of(outcome, intent)
+            return Say(intent.language.say("calendar_removed", text=found[0].title))
+
+        return Do(tool_call("remove_event", ref=found[0].ref), told)
+
+    def _ask_which(self, found: Sequence[NamedEvent], intent: Intent) -> Plan | None:
+        if not found:
+            return None
+        return ask_which(intent, {one.title: self._line(one, intent.language) for one in found[:MOST_ASKED]})
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _read(self, said: str, language: Language) -> TimeExpression:
+        now = self._now()
+        return time_expression.split(said, language.lexicon, int(now.timestamp() * 1000), timezones.name_of(now.tzinfo))
+
+    def _start(self, when: str, at_ms: int, language: Language) -> tuple[datetime, bool]:
+        """When an event begins, and whether only its day was said."""
+        moment = dates.read(when, language, self._now())
+        at = datetime.fromtimestamp(at_ms / 1000, self._now().tzinfo)
+        return at, moment is not None and not moment.has_clock
+
+    def _span(self, said: str, language: Language) -> tuple[datetime, datetime] | None:
+        """The days that a text names: one, a week, a weekend, a month; today where it says nothing."""
+        now = self._now()
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        text = " ".join(words_in(said))
+        monday = today - today.weekday() * DAY
+        spans = {
+            "span_week": (today, monday + 7 * DAY),
+            "span_next_week": (monday + 7 * DAY, monday + 14 * DAY),
+            "span_weekend": (max(today, monday + 5 * DAY), monday + 7 * DAY),
+            "span_month": (today, (today.replace(day=1) + 32 * DAY).replace(day=1)),
+        }
+        if not text:
+            return today, today + DAY
+        for name in SPANS:
+            if text in language.phrases.get(name, "").split("|"):
+                return spans[name]
+        moment = dates.read(said, language, now)
+        if moment is None:
+            return None
+        day = moment.at.replace(hour=0, minute=0, second=0, microsecond=0)
+        return day, day + DAY
+
+    def _line(self, one: NamedEvent, language: Language, *, is_one: bool = False) -> str:
+        """An event on a line with the calendar that it is from."""
+        clock = "" if one.is_day else f"{one.start:%H:%M}" + (f"–{one.end:%H:%M}" if one.end > one.start else "")
+        last = one.end - HOUR if one.is_day else one.end
+        day = dates.spelled(one.start, language) + (f" – {dates.spelled(last, language)}" if last.date() > one.start.date() else "")
+        when = (clock or language.say("all_day")) if is_one else ", ".join(filter(None, (day, clock)))
+        where = f" ({one.place})" if one.place else ""
+        waits = f" {language.say('calendar_waiting')}" if one.state else ""
+        return f"- {when}: {one.title}{where}{waits} [{shown_source(one.ref)}]"

@@ -1,6 +1,6 @@
 """Builds what answers: the agent with its limits, what decides for small models, the loops that drive it, titles of chats."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from appliance.agent.titles import Titles
 from appliance.clock import now_ms
 from appliance.errors import OwlError
 from appliance.ingest.notes import Folder
+from appliance.knowledge.calendar import Calendars
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
 from appliance.language.router import Router
-from appliance.language.times import timezones
 from appliance.language.work_planner import WorkPlanner
 from appliance.models.client import Models
 from appliance.prompt.roles import Roles
@@ -38,10 +38,8 @@ from appliance.sessions.history import Recall
 EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it takes longer
 
 
-def build_guide(
-    home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str], folder: Folder
-) -> WorkPlanner:
-    """The guide of a home; `zone` names the time zone of the box, `folder` knows its files and what could not be read."""
+def build_guide(home: Path, search: Search, entries: Entries, models: Models, folder: Folder, calendars: Calendars) -> WorkPlanner:
+    """The guide of a home; `folder` knows its files and what could not be read, `calendars` the time zone of the box."""
     languages = Languages(home)
 
     def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -52,8 +50,8 @@ def build_guide(
             return ()
 
     finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
-    now = lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))  # noqa: E731
-    return WorkPlanner(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files)
+    now = lambda: datetime.fromtimestamp(now_ms() / 1000, calendars.zone())  # noqa: E731
+    return WorkPlanner(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files, calendars)
 
 
 def limits(settings: Config) -> LoopLimits:
@@ -100,11 +98,11 @@ def build_agent(
         if stored.end.status == 200:
             chats.ended(stored.loop.run)
 
-    zone = lambda: settings().system.timezone  # noqa: E731
+    known = knowledge.finder, knowledge.entries
     agent = Agent(
         *(client, tools.toolbox, prompt.packets, Recall(runs, runs.question), read_limits(), tools.dispatch),
         budget=prompt.budget,
-        make_guide=partial(build_guide, base.home.root, knowledge.finder, knowledge.entries, client, zone, knowledge.folder),
+        make_guide=partial(build_guide, base.home.root, *known, client, knowledge.folder, knowledge.calendars),
     )
     base.events.subscribe(ConfigReloaded, lambda reloaded: agent.configure(read_limits()))
     chats = Titles(runs, client, lambda: settings().runs.titles, partial(titles.is_able, folder=base.home.models))

@@ -1,7 +1,5 @@
 """Builds what accepts messages: the inbox of people, and messages that schedules send."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from appliance.agent.loop import Loops
@@ -17,6 +15,7 @@ from appliance.ingest.receiver import Intake
 from appliance.memory.session_review import SessionReview
 from appliance.prompt.packet import Packets
 from appliance.records import Inbound, Part
+from appliance.sandbox.workspace import Workbench
 from appliance.secrets.vault_client import VaultClient
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
@@ -24,6 +23,7 @@ from appliance.service.parts.models import ModelParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.schedules import ScheduleParts
 from appliance.service.parts.tools import ToolParts
+from appliance.service.parts.web import WebParts
 from appliance.sessions.people import LOCAL, Identity
 from appliance.store import visibility
 from appliance.work.firing import FiringEffect
@@ -65,12 +65,13 @@ def build_inbox(
 
 
 def build_connections(
-    base: BaseParts, inbox: Inbox, queue: QueueParts, vault: VaultClient, data_folder: Callable[[str], Path]
+    base: BaseParts, known: KnowledgeParts, web: WebParts, inbox: Inbox, queue: QueueParts, vault: VaultClient, bench: Workbench
 ) -> Connections:
     """The channels to people elsewhere."""
     services = {"inbox": inbox, "secret": vault.get, "keep_secret": vault.put, "store": base.store}
-    services |= {"home": base.home, "data_folder": data_folder}
-    parts = GatewayParts(base.store, base.runs, base.people, inbox, data_folder, base.events)
+    services |= {"home": base.home, "data_folder": bench.folder, "entries": known.entries, "calendars": known.calendars}
+    services["fetch_file"] = web.web.file
+    parts = GatewayParts(base.store, base.runs, base.people, inbox, bench.folder, base.events)
     return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
 
 

@@ -13,6 +13,7 @@ from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.sources import Sources
 from appliance.knowledge import vss_index
+from appliance.knowledge.calendar import CalendarAccount, Calendars
 from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.grep import Texts
@@ -22,6 +23,7 @@ from appliance.knowledge.known_names import KnownNames
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
 from appliance.knowledge.views import Views
+from appliance.language.times import timezones
 from appliance.memory.memories import Memories
 from appliance.memory.memory_document import MemoryDocument
 from appliance.memory.memory_service import MemoryService
@@ -58,11 +60,12 @@ class KnowledgeParts(Struct, frozen=True):
     skill_service: SkillService
     documents: Documents
     overflow: Overflow
+    calendars: Calendars
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
         names = ("entries", "finder", "passages", "indexer", "history", "skills", "skill_service", "documents", "overflow")
-        return {name: getattr(self, name) for name in (*names, "drives", "texts", "folder")}
+        return {name: getattr(self, name) for name in (*names, "drives", "texts", "folder", "calendars")}
 
 
 def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) -> KnowledgeParts:
@@ -95,7 +98,17 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
         skill_service=SkillService(skills, policy.ledger, base.runs.people.contexts, skill_parts.environments_folder(base.home)),
         documents=Documents(box, base.runs.people.contexts, folder),
         overflow=Overflow(store, entries),
+        calendars=Calendars(entries, lambda: timezones.find(base.settings().system.timezone), partial(_account, base)),
     )
+
+
+def _account(base: BaseParts) -> CalendarAccount | None:
+    """The account that added events go to, where one is switched on."""
+    table = base.settings().channels.connectors.get("calendar")
+    if table is None or not table.enabled or not table.keys.get("url"):
+        return None
+    person = str(table.keys.get("person") or "")
+    return CalendarAccount(str(table.keys.get("calendar") or "calendar"), f"user:{person}" if person else "")
 
 
 class MemoryParts(Struct, frozen=True):

@@ -18,6 +18,7 @@ from appliance.mcp.bridge_client import BridgeClient
 from appliance.mcp.hub import Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.mcp.page_loader import PageLoader
+from appliance.records import Cancel
 from appliance.runtime.host_lookup import Resolve, look_up
 from appliance.runtime.tool_settings import ToolSettings
 from appliance.service.parts.base import BaseParts
@@ -34,6 +35,7 @@ from appliance.web.result_pages import Harvest
 from appliance.web.search_engines import Engine
 
 ADDING = "adding"  # the session whose minute the pages count in that people add
+CONFIGURED = "configured"  # as which addresses of the configuration are fetched
 FILE_S = 30.0  # for one of them
 
 
@@ -76,6 +78,12 @@ class WebAccess:
         """A page or a file that a person adds, of any type and whole."""
         found = check_found(self.fetch.get(url, session=ADDING, timeout_s=FILE_S, max_bytes=1 << 30, want=Want(kind="file")))
         return pipeline.FetchedPage(found.body, found.content_type, found.charset)
+
+    def file(self, url: str, cancel: Cancel) -> bytes:
+        """What is at an address that a person configured, also within this network; where it redirects to is judged."""
+        want = Want("file", trusted=url, is_secret=True)
+        found = self.fetch.get(url, session=CONFIGURED, timeout_s=FILE_S, max_bytes=1 << 24, cancel=cancel, want=want)
+        return check_found(found).body
 
 
 def rules(tools: ToolSettings) -> HostRules:
