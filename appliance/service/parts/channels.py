@@ -70,7 +70,7 @@ def build_connections(
     """The channels to people elsewhere."""
     services = {"inbox": inbox, "secret": vault.get, "keep_secret": vault.put, "store": base.store}
     services |= {"home": base.home, "data_folder": bench.folder, "entries": known.entries, "calendars": known.calendars}
-    services["fetch_file"] = web.web.file
+    services |= {"fetch_file": web.web.file, "listener": None}  # which a serving core has
     parts = GatewayParts(base.store, base.runs, base.people, inbox, bench.folder, base.events)
     return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
 
