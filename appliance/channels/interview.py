@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from appliance.errors import NotFound, OwlError
 from appliance.ingest import prompt_documents
 from appliance.ingest.document_methods import read_text
+from appliance.language.languages import Languages, words_in
 from appliance.language.planning import note_plans
 from appliance.language.times import timezones
 from appliance.runtime import paths
@@ -226,7 +227,17 @@ class Interview:
         empty = (word for one in self._words.values() if isinstance(one, dict) for word in one["empty"])
         is_question = line.endswith("?") and " " in bare
         is_said = any(letter.isalpha() for letter in bare) or (step == PLACE and bool(find_timezone(line)))
-        return str(words["again"]) if line.startswith("/") or is_question or not is_said or bare in empty else ""
+        if line.startswith("/") or is_question or not is_said or bare in empty:
+            return str(words["again"])
+        return str(words["only_name"]) if step in NAMES and self._is_sentence(line) else ""
+
+    def _is_sentence(self, line: str) -> bool:
+        """Whether a few words are a sentence: two of them mean nothing by themselves, and none is written as a name is."""
+        said = line.split()
+        if len(said) < 2 or any(len(word) > 1 and word[0].isupper() for word in said[1:]):
+            return False
+        little = Languages(self._box.parent).function_words()
+        return sum(word in little for word in words_in(line)) > 1
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -90,6 +90,8 @@ class Repair:
         for number, one in enumerate(rows if isinstance(rows, list) else [], 1):
             try:
                 methods.parse_server_result(method, self._version(), {**said, "_meta": None, "nextCursor": None, key: [one]})
+                if method == "tools/list" and (not one["name"].strip() or any(one["name"] == other["name"] for other in kept)):
+                    raise ValueError("another tool has this name" if one["name"].strip() else "name: is empty")
                 kept.append(one)
             except (ValidationError, ValueError, RecursionError) as error:
                 name = one.get("name") if isinstance(one, dict) else None

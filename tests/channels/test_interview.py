@@ -83,6 +83,22 @@ def test_an_interview_that_was_interrupted_goes_on_with_the_next_question(box: P
     assert again[0].startswith("(3/6) And what would you like to call me?") and "- Your name: Hedwig" in told(box, "IDENTITY")
 
 
+@pytest.mark.parametrize(
+    "said", ["ich weiss es noch nicht", "Weiß ich noch nicht", "i do not know", "je ne sais pas", "no lo sé", "whatever you like"]
+)
+def test_a_short_sentence_is_no_name(box: Path, said: str) -> None:
+    assert "Only the name, please: at most four words." in talk(box, "English", "Ada", said).splitlines()
+    assert "Your name" not in told(box, "IDENTITY")
+
+
+@pytest.mark.parametrize(
+    "name", ["Frau von der Leyen", "Owl of the Night", "die weise eule", "You Know Who", "Oma und Opa", "Dr. No"]
+)
+def test_a_name_may_have_little_words(box: Path, name: str) -> None:
+    talk(box, "English", "Ada", name)
+    assert f"- Your name: {name}" in told(box, "IDENTITY")
+
+
 def test_one_goes_back_and_a_sentence_is_no_name(box: Path) -> None:
     shown = talk(
         box,

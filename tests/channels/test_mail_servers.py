@@ -74,8 +74,7 @@ def a_server() -> Iterator[tuple[Dovecot, str]]:
         (root / "key.pem").write_bytes(
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
         )
-        tls = f"ssl = required\nssl_cert = <{root}/cert.pem\nssl_key = <{root}/key.pem"
-        with dovecot(root / "d", tls=tls, more="imap_capability = IMAP4rev1") as server:
+        with dovecot(root / "d", certificate=root, more="imap_capability = IMAP4rev1") as server:
             yield server, hashlib.sha256(cert.public_bytes(serialization.Encoding.DER)).hexdigest()
 
 

@@ -55,7 +55,7 @@ def test_odd_tools_are_named_and_left_out_and_the_others_stay(stand: Stand) -> N
     assert [ware.name for ware in found.wares] == GOOD
     (entry,) = stand.hub.entries()
     named = [one.partition(":")[0] for one in entry.left_out]
-    assert named == [*(f"odd{number}" for number in range(20)), "number 26", "number 27", "7"]
+    assert named == [*(f"odd{number}" for number in range(20)), "number 26", "number 27", "7", "answer", "number 30"]
     assert entry.left_out[0] == "odd0: inputSchema.type: Field required" and entry.state == "ready"
     assert found.note.startswith("left out, no tools of MCP: zoo/odd0: inputSchema.type") and found.blamed == ("zoo",)
     assert next(ware for ware in found.wares if ware.name == "half").description == "half a ? owl"

@@ -33,7 +33,16 @@ GOOD = [
     {"name": "any", "inputSchema": {**OBJECT, "properties": {"x": True, "y": {}}}},
     {"name": "nullish", "inputSchema": OBJECT, "description": None, "annotations": None},
 ]
-TOOLS = [*GOOD[:2], *({"name": f"odd{number}", **one} for number, one in enumerate(ODD)), *GOOD[2:], "tool", None, {"name": 7}]
+TOOLS = [
+    *GOOD[:2],
+    *({"name": f"odd{number}", **one} for number, one in enumerate(ODD)),
+    *GOOD[2:],
+    "tool",
+    None,
+    {"name": 7},
+    GOOD[0],
+    {"name": "", "inputSchema": OBJECT},
+]
 LISTS = {
     "all": {"tools": TOOLS},
     "none": {},

@@ -36,19 +36,7 @@ default_internal_user = {internal}
 default_internal_group = {group}
 default_login_user = {login}
 first_valid_uid = 0
-{tls}
-disable_plaintext_auth = no
-mail_location = maildir:{root}/mail/%n
 mail_fsync = never
-{more}
-passdb {{
-  driver = static
-  args = password=secret
-}}
-userdb {{
-  driver = static
-  args = uid={uid} gid={gid} home={root}/mail/%n
-}}
 service imap-login {{
   chroot =
   inet_listener imap {{
@@ -63,6 +51,39 @@ service anvil {{
 }}
 """
 
+# What is written in another way since 2.4, which Debian 13 has.
+OLD = """
+disable_plaintext_auth = no
+mail_location = maildir:{root}/mail/%n
+passdb {{
+  driver = static
+  args = password=secret
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={root}/mail/%n
+}}
+"""
+NEW = """
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = {root}/mail/%{{user}}
+passdb static {{
+  password = secret
+}}
+userdb static {{
+  fields {{
+    uid = {uid}
+    gid = {gid}
+    home = {root}/mail/%{{user}}
+  }}
+}}
+"""
+TLS = (
+    "ssl = required\nssl_cert = <{root}/cert.pem\nssl_key = <{root}/key.pem\n",
+    "ssl = required\nssl_server_cert_file = {root}/cert.pem\nssl_server_key_file = {root}/key.pem\n",
+)
+
 
 def free_port() -> int:
     """A port of loopback that nobody has just now."""
@@ -76,7 +97,7 @@ class Dovecot:
 
     root: Path
     more: str = ""  # lines of its configuration
-    tls: str = "ssl = no"
+    certificate: Path | None = None  # a folder with cert.pem and key.pem
     port: int = field(default_factory=free_port)
     child: "subprocess.Popen[bytes] | None" = None
 
@@ -90,7 +111,11 @@ class Dovecot:
         ids = {"uid": reader.pw_uid, "gid": reader.pw_gid, "port": self.port, "root": self.root, "group": group}
         (self.root / "mail").chmod(0o777)
         config = self.root / "dovecot.conf"
-        config.write_text(CONFIG.format(more=self.more, tls=self.tls, **users, **ids))
+        said = subprocess.run([str(program()), "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
+        is_new = tuple(map(int, said.split(".")[:2])) >= (2, 4)
+        tls = TLS[is_new].format(root=self.certificate) if self.certificate else "ssl = no\n"
+        head = f"dovecot_config_version = {said.partition('-')[0]}\ndovecot_storage_version = 2.4.0\n" if is_new else ""
+        config.write_text(head + (CONFIG + (NEW if is_new else OLD)).format(**users, **ids) + tls + self.more + "\n")
         self.box()
         self.child = subprocess.Popen(
             [str(program()), "-F", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

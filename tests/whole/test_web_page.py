@@ -263,6 +263,7 @@ def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
             .replaceAll(' target="_blank" rel="noopener noreferrer nofollow"', "") })""",
         [
             "see https://example.org/Owl_(bird), or (https://example.org/a).",
+            "[not] http://[::1]:8080/a, http://[x] and http://[",
             "[an owl](https://example.org/Owl_(bird)) and [b](<https://example.org/b>) [c](javascript:x)",
             "**a *b*** _c_d_ 2 * 3 * 4 ~~e~~ ***f*** *g\n\n## h ##\n- - -",
             "one  \ntwo\\\nthree \u202eevil\u2069 \U000e0034 \u2028 👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते",
@@ -271,6 +272,7 @@ def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
     assert drawn == [
         '<p>see <a href="https://example.org/Owl_(bird)">https://example.org/Owl_(bird)</a>, or '
         '(<a href="https://example.org/a">https://example.org/a</a>).</p>',
+        '<p>[not] <a href="http://[::1]:8080/a">http://[::1]:8080/a</a>, http://[x] and http://[</p>',
         '<p><a href="https://example.org/Owl_(bird)">an owl</a> and <a href="https://example.org/b">b</a> <span>c</span></p>',
         "<p><strong>a <em>b</em></strong> <em>c_d</em> 2 * 3 * 4 <del>e</del> <strong><em>f</em></strong> *g</p><h4>h</h4><hr>",
         "<p>one<br>two<br>three \\u{202e}evil\\u{2069} \\u{e0034}\n👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते</p>",
@@ -453,6 +455,16 @@ def test_what_waits_to_be_sent_goes_to_no_other_context(page: Page) -> None:
     contexts = {title: page.core.call("session.view", id=session)["context"] for title, session in threads().items()}
     assert (contexts["for me alone"], contexts["for the birds"]) == ("user:ann", "group:birds")
     browser.problems()  # of connections that were refused meanwhile
+
+
+def test_a_long_title_makes_the_page_no_wider(page: Page) -> None:
+    browser = page.begin()
+    page.say("a conversation whose first words are many more than a telephone has room for in a line")
+    browser.shows("Hoot hoot.", css="#log")
+    browser.resize(360, 640)
+    assert browser.run(
+        "return [document.documentElement.scrollWidth, document.querySelector('#title').textContent.length > 50]"
+    ) == [*(360, True)]
 
 
 def test_a_phone_has_room_for_all_of_it_and_no_line_is_wider_than_the_screen(page: Page) -> None:

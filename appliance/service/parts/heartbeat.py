@@ -12,7 +12,7 @@ from appliance.agent import titles
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, OwlError
 from appliance.knowledge.index import Passages
-from appliance.language.times import recurrence
+from appliance.language.times import recurrence, timezones
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
@@ -56,10 +56,14 @@ class HeartbeatParts:
     def sync(self) -> None:
         """Bring the installation's own schedules in line with files and configuration; writes nothing when they are."""
         for key, name, line, job in CARE:
-            rule, action = recurrence.cron(line), Action("system", {"job": job})
-            told = Notify(on_success=False)
+            zone = self._base.settings().system.timezone
+            rule, action = (
+                recurrence.cron(line, zone if timezones.is_known(zone) else timezones.LOCAL),
+                Action("system", {"job": job}),
+            )
+            told, hashed = Notify(on_success=False), f"{line} {zone}"
             self._schedules.timetable.ensure(
-                New(name, rule, action, line, type="system", mode="silent", notify=told, created_by="system", key=key, hash=line)
+                New(name, rule, action, line, type="system", mode="silent", notify=told, created_by="system", key=key, hash=hashed)
             )
         self.heartbeat.sync()
 
