@@ -34,6 +34,7 @@ QUOTED = "a tool call that stands in a text of others was not run"
 MAX_TARGET_CHARS = 512
 MAX_DEPTH = 64
 # What formats put between the name of a call, the names of its arguments, and their values, in letters alone.
+INNER = re.compile(r"\s*<([\w.-]{1,60})>(.*?)</\1>", re.DOTALL)  # an argument as an element in the tag of a tool
 BETWEEN = "(?:arguments|parameters?|input|args|argkey|argvalue|body|tool|call|sep|begin|json|string|true|false|null|none|dsml){0,6}"
 
 # Where something may begin that is not prose.
@@ -165,7 +166,10 @@ class KnownToolNames:
 
     def find(self, name: str) -> ToolSpec | None:
         """The tool that a name means, in whatever letters."""
-        return self._specs.get(name) or self._specs.get(self._folded.get(name.casefold(), ""))
+        plain = name.casefold()
+        return self._specs.get(name) or self._specs.get(
+            self._folded.get(plain, self._folded.get(plain.removeprefix("functions."), ""))
+        )
 
     def renamed(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments as they are, except for other names of one that the tool has."""
@@ -460,6 +464,9 @@ def _convert_arguments(written: Written, spec: ToolSpec, notes: list[str]) -> di
             found[name or key] = _convert_value(value, properties.get(name, {})) if written.is_text else value
     if written.body is None:
         return found
+    if not written.arguments and (inner := _read_elements(written.body)) and set(spec.schema.get("required", ())) <= set(inner):
+        if set(inner) <= set(properties):
+            return {key: _convert_value(value, properties[key]) for key, value in inner.items()}
     name = _argument_of_body(spec, found) or ("the text between its tags" if spec.name in STRICT else "")
     if written.body.strip():
         if name:
@@ -470,6 +477,14 @@ def _convert_arguments(written: Written, spec: ToolSpec, notes: list[str]) -> di
     elif name == "body" and set(found) <= {"path"} and spec.name not in FILTERED:  # emptied on purpose
         found[name] = written.body
     return found
+
+
+def _read_elements(body: str) -> dict[str, str]:
+    """The texts of the elements that a body is made of, by name; empty for a body that is anything else."""
+    found, at = {}, 0
+    while element := INNER.match(body, at):
+        found[element[1]], at = element[2].strip("\n"), element.end()
+    return {} if body[at:].strip() else found
 
 
 def _convert_value(value: str | None, schema: Any) -> Any:

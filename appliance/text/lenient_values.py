@@ -36,8 +36,8 @@ class Loose(Struct):
             raise Hopeless(at)
         if text.startswith("{", at):
             return self._read_object(at + 1, "}")
-        if text.startswith("[", at):
-            return self._read_list(at + 1)
+        if (opened := text[at : at + 1]) in ("[", "("):
+            return self._read_list(at + 1, "]" if opened == "[" else ")")
         if quoted := QUOTED.match(text, at):
             plain = quoted.group(1) if quoted.group(1) is not None else quoted.group(5)
             inner = quoted.group(2) if quoted.group(2) is not None else quoted.group(3)
@@ -65,10 +65,10 @@ class Loose(Struct):
         self.depth -= 1
         return found, self._at
 
-    def _read_list(self, at: int) -> tuple[list[Any], int]:
+    def _read_list(self, at: int, close: str) -> tuple[list[Any], int]:
         self.depth += 1
         found = []
-        for place in self._find_members(at, "]"):
+        for place in self._find_members(at, close):
             value, self._at = self.read(place)
             found.append(value)
         self.depth -= 1
@@ -94,7 +94,13 @@ class Loose(Struct):
 
 
 def _unescape_text(text: str) -> str:
-    return ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else ESCAPES.get(m[1], m[1]), text)
+    """A text with its escapes read; the backslash of none, as in C:\\Users, stays."""
+
+    def plain(found: re.Match[str]) -> str:
+        sign = found[1]
+        return chr(int(sign[1:], 16)) if len(sign) > 1 else ESCAPES.get(sign, sign if sign in "\\\"'/\n" else found[0])
+
+    return ESCAPED.sub(plain, text)
 
 
 def _read_word(word: str) -> Any:

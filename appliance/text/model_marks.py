@@ -36,6 +36,7 @@ ENDS = (
 # Marks that say nothing to a person.
 NOISE = (
     "</tool_call> <tool_call|> <|/tool_call|> <|tool_call_end|> </tool_use> </tool_calls> </function_calls> </function> </invoke> "
+    "</function_call> </functioncall> <end_function_call> "
     "</minimax:tool_call> </seed:tool_call> <|tool▁calls▁end|> <|tool▁call▁end|> <|tool_calls_section_end|> "
     "</|DSML|function_calls> </|DSML|invoke> <channel|> <|message|> <|eom_id|> <|end|> <|call|> <|return|> <|begin▁of▁sentence|>"
 ).split()
@@ -47,7 +48,7 @@ CALLS = {
     "<seed:tool_call>": "</seed:tool_call>", "<|DSML|function_calls>": "</|DSML|function_calls>",
     "<|tool▁calls▁begin|>": "<|tool▁calls▁end|>", "<|tool▁call▁begin|>": "<|tool▁call▁end|>",
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>", "<|tool_call_begin|>": "<|tool_call_end|>",
-    "<start_function_call>": "<end_function_call>",
+    "<function_call>": "</function_call>", "<functioncall>": "</functioncall>", "<start_function_call>": "<end_function_call>",
     "<function=": "</function>", "<function name=": "</function>", "<invoke ": "</invoke>", "<|python_tag|>": "<|eom_id|>",
 }  # fmt: skip
 CHANNELS = ("<|channel|>", "<|channel>", "<|start|>")

@@ -170,8 +170,7 @@ def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], boo
         return [call for calls, _ in whole for call in calls], any(is_bad for _, is_bad in whole)
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("function"), dict):
-        value = value["function"]
+    value = next((value[key] for key in ("function", "function_call") if isinstance(value.get(key), dict)), value)
     name = next((value[key] for key in ("name", "function", "tool") if isinstance(value.get(key), str)), "")
     keys = ("arguments", "parameters", "input", "args") if is_marked else ("arguments", "parameters")
     key = next((key for key in keys if key in value), "")
@@ -375,8 +374,7 @@ def _read_end(source: Source, at: int, after: int, mark: str) -> FoundCalls | No
 def listed(source: Source, at: int) -> FoundCalls:
     """The calls after `[TOOL_CALLS]`: a JSON list, or names each with its arguments."""
     after = at + len(LIST_MARK)
-    found = _read_values(source, after, is_marked=True)
-    if found is not None:
+    if (found := _read_values(source, after, is_marked=True)) is not None:
         return found
     end = after
     calls: list[Written] = []
@@ -404,7 +402,9 @@ def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
         or _read_pairs(source, after)
     )
     if found is None:
-        found = _read_python(source, after) if mark.startswith("<|") else None
+        found = _read_python(source, after)
+        if found is not None and not (mark.startswith("<|") or source.text.startswith(close, source.after_blanks(found.end))):
+            found = None
     if found is None:
         inner = source.after_blanks(after)
         if mark.endswith(("calls>", "calls▁begin|>", "calls▁begin\uff5c>", "section_begin|>")) and MARK.match(source.text, inner):

@@ -68,6 +68,27 @@ def test_thoughts_with_elements_in_them_are_thoughts() -> None:
     assert read(text).text == "Owls sleep by day." == "".join(stream(text)).strip()
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ('"C:\\Users\\ann"', "C:\\Users\\ann"),
+        ("'it\\'s \\\\ here'", "it's \\ here"),
+        ("'a\\tb \\d+'", "a\tb \\d+"),
+        ('"one\\/two"', "one/two"),
+    ],
+)
+def test_a_backslash_that_escapes_nothing_stays(said: str, meant: str) -> None:
+    found = read(f"<tool_call>{{'name': 'save', 'arguments': {{'text': {said}}}}}</tool_call>")
+    assert [call.arguments for call in found.calls] == [{"text": meant}]
+
+
+def test_a_tuple_is_a_list_and_a_body_of_elements_that_are_no_arguments_is_a_text() -> None:
+    found = read("<tool_call>{'name': 'save', 'arguments': {'text': 'x', 'tags': ('a', 'b')}}</tool_call>")
+    assert [call.arguments for call in found.calls] == [{"text": "x", "tags": ["a", "b"]}]
+    for body in ("<p>an owl</p>", "<text>an owl</text> and more", "<count>2</count>"):
+        assert [call.arguments for call in read(f"<save>{body}</save>").calls] == [{"text": body}]
+
+
 def test_what_only_begins_like_a_mark_is_said() -> None:
     answer = StreamedAnswer(())
     assert "".join(answer.feed(char.encode()) for char in "<thin ice> [THIS] is") + answer.finish() == "<thin ice> [THIS] is"
@@ -190,6 +211,13 @@ CALLS = {
     "python as a text": '<tool_call>{"name": "save", "arguments": "{\'text\': \'an owl\', \'count\': 2}"}</tool_call>',
     "python behind a name": "[TOOL_CALLS]save{'text': 'an owl', 'count': 2}",
     "python for a function": "<function=save>{'text': 'an owl', 'count': 2}</function>",
+    "python's own call in a mark": "<tool_call>\nsave(text='an owl', count=2)\n</tool_call>",
+    "a granite": '<function_call> {"name": "save", "arguments": {"text": "an owl", "count": 2}}',
+    "a glaive": '<functioncall> {"name": "save", "arguments": \'{"text": "an owl", "count": 2}\'} </functioncall>',
+    "a function gemma": "<start_function_call>call:save{text:<escape>an owl<escape>,count:2}<end_function_call>",
+    "an old openai": '{"function_call": {"name": "save", "arguments": "{\\"text\\": \\"an owl\\", \\"count\\": 2}"}}',
+    "a prefix": '<tool_call>{"name": "functions.save", "arguments": {"text": "an owl", "count": 2}}</tool_call>',
+    "elements": "<save>\n<text>an owl</text>\n<count>2</count>\n</save>",
     "python in a block": "```tool_call\n{'name': 'save', 'arguments': {'text': 'an owl', 'count': 2}}\n```",
 }
 

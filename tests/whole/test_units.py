@@ -159,11 +159,12 @@ def test_a_task_that_fails_is_no_failure_of_the_timers_unit():
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if n.endswith(".service")])
-def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str):
+def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str, tmp_path: Path):
     # Bubblewrap needs namespaces and mounts, which is why tools have a unit of their own, and servers of tools, with a network.
     threshold = {"owlbox-tool@.service": 25, "owlbox-program@.service": 30, "owlbox-recovery.service": 20}.get(name, 15)
-    check = ["systemd-analyze", "security", "--offline=true", f"--threshold={threshold}", "--no-pager", str(UNITS / name)]
-    done = subprocess.run(check, capture_output=True, text=True)
+    # As a user's: since 257 the system's own makes /run/systemd first, where none has booted.
+    check = ["systemd-analyze", "--user", "security", "--offline=true", f"--threshold={threshold}", "--no-pager", str(UNITS / name)]
+    done = subprocess.run(check, capture_output=True, text=True, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
