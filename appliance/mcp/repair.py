@@ -86,7 +86,8 @@ class Repair:
     def _check_list(self, method: str, said: dict[str, Any]) -> dict[str, Any]:
         key = LISTS[method]
         rows = said.get(key)
-        kept, left_out = [], []
+        kept: list[dict[str, Any]] = []
+        left_out: list[str] = []
         for number, one in enumerate(rows if isinstance(rows, list) else [], 1):
             try:
                 methods.parse_server_result(method, self._version(), {**said, "_meta": None, "nextCursor": None, key: [one]})
