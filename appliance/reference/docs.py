@@ -259,6 +259,7 @@ def _write_names() -> str:
     lines.append(
         "\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it. In the policy, in a role, in\n"
         "`tools.disabled` and in `tools.deadlines_s` such a name stands for the whole tool.\n"
+        "Behind `earlier` is a name of ours that went.\n"
     )
     lines.append("| ours | theirs | what it does |\n|---|---|---|")
     known = tool_manuals.read_aliases()
