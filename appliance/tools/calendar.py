@@ -13,7 +13,7 @@ from appliance.runtime.signatures import Range
 from appliance.text.icalendar import CalendarEvent
 from appliance.text.references import display
 
-SENDS = Needs(reach=ToolReach("send", named="calendar"))
+SENDS = Needs(reach=ToolReach("schedule", named="calendar"))
 DAY = timedelta(days=1)
 DAYS, MINUTES = (1, 366), (1, 60 * 24 * 14)
 Start = Annotated[str, Range(10, 16), "YYYY-MM-DD HH:MM, or YYYY-MM-DD for a whole day"]
