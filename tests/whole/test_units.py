@@ -284,12 +284,15 @@ def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_p
     assert "quick = local" in lines["pools"] and "default = local" in lines["pools"]
     assert lines["pools"].endswith("(in use: quick)")
     state = "127.0.0.1:1 cannot be reached: [Errno 111] Connection refused" if is_up else True
-    assert lines["channels"] == f"email {state if is_up else 'on'}, matrix off, slack off, webhook off, web off"
+    assert (
+        lines["channels"]
+        == f"calendar off, email {state if is_up else 'on'}, matrix off, slack off, telegram off, webhook off, web off"
+    )
     assert lines["workspace"] == str(tmp_path)
     status = box.json("status")
     assert (status["default_pool"], status["channels"]) == (
         "quick",
-        {"email": state, "matrix": False, "slack": False, "webhook": False, "web": False},
+        {"email": state, **dict.fromkeys(("calendar", "matrix", "slack", "telegram", "webhook", "web"), False)},
     )
     assert "not-to-be-shown" not in str(status)
 
@@ -343,7 +346,7 @@ def test_services_become_ready_and_answer(owlery: Machine):
     assert (
         "running, pid" in status
         and "default = local" in status
-        and "email off, matrix off, slack off, webhook off, web off" in status
+        and "calendar off, email off, matrix off, slack off, telegram off, webhook off, web off" in status
     )
     assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
     assert json.loads(owlery.ok(LAUNCHER, "status", "--json"))["broker"]["is_confined"]  # models.local_only, by the kernel
