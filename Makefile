@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-page bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
+.PHONY: run install dev model test proof check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-page bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -44,6 +44,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 test: dev model servers ## every test
 	$(python) tests/suite.py
+
+proof: dev model servers ## what tests try a part of, tried whole: every sentence, crash point and command, ten minutes of chaos, the whole model
+	PROOF=1 $(python) tests/suite.py -n 2 $$(grep -rl '^from proof import' tests)
 
 check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/ruff check .

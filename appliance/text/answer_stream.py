@@ -65,6 +65,8 @@ class Showing:
     def rest(self, text: str) -> str:
         """What is left to show of the text that the answer turned out to have."""
         said, at = "".join(self.said.split()), 0
+        if text.startswith(self.said):
+            said, at = "", len(self.said)
         for char in said:  # blanks may differ where something was taken out
             while text[at : at + 1].isspace():
                 at += 1

@@ -114,6 +114,8 @@ class _EditReader:
     def _find_opener(self) -> re.Match[str] | None:
         """The next thing that opens an edit or a rendering; the place to read on is behind it."""
         self._half_block()
+        if "<<" not in self._body:  # which is seen at once, where the expression takes a second for a megabyte
+            return None
         space = SPACE.match(self._body, self._at) if self._at == 0 or self._operations else None
         while opener := OPENER.search(self._body, self._at):
             self._at = opener.end()

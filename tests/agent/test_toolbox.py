@@ -151,7 +151,7 @@ def test_a_name_is_offered_once_and_a_later_tool_shows_in_the_specs() -> None:
 
 @pytest.mark.covers("B-065")
 def test_a_new_file_in_the_folder_is_a_new_tool_and_a_new_command(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "appliance", tmp_path / "appliance", ignore=shutil.ignore_patterns("__pycache__", "*.gguf"))
+    shutil.copytree(ROOT / "appliance", tmp_path / "appliance", ignore=shutil.ignore_patterns("*.gguf"))
     (tmp_path / "appliance/tools/dice.py").write_text(
         "from appliance.agent.toolbox import tool\n\n\n"
         '@tool(group="games", command="dice")\ndef roll(sides: int = 6) -> str:\n    """Roll a die."""\n    return "4"\n'

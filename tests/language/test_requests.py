@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from proof import IS_WHOLE, part
 
 from appliance.language import typing_errors
 from appliance.language.languages import Languages
@@ -35,19 +36,19 @@ MOST_MISSED = 14  # of 400
 
 def test_no_sentence_that_asks_for_nothing_leads_to_an_effect() -> None:
     said = [line for line in (FOLDER / "not_asking.txt").read_text(encoding="utf-8").splitlines() if line]
-    found = [(text, one.name) for text in said if (one := ROUTER.cue(text)) is not None and one.name in EFFECTS]
+    found = [(text, one.name) for text in part(said, 4) if (one := ROUTER.cue(text)) is not None and one.name in EFFECTS]
     assert len(said) == 1000 and found == []
 
 
 def test_hardly_any_request_is_missed_and_what_it_is_about_is_kept() -> None:
     rows = [json.loads(line) for line in (FOLDER / "asking.jsonl").read_text(encoding="utf-8").splitlines()]
     missed = []
-    for row in rows:
+    for row in part(rows, 4):
         found = ROUTER.cue(row["text"])
         said = "" if found is None else " ".join((*found.parts.values(), found.context, found.text)).lower()
         if found is None or found.name not in INTENTS[row["effect"]] or not all(word.lower() in said for word in row["words"]):
             missed.append(row["text"])
-    assert len(rows) == 400 and len(missed) <= MOST_MISSED, missed
+    assert len(rows) == 400 and len(missed) <= (MOST_MISSED if IS_WHOLE else MOST_MISSED // 2), missed
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_fixtures import model_file, model_home  # noqa: F401
+from model_fixtures import model_file, model_home, shallow_file, shallow_home  # noqa: F401
 from msgspec.structs import replace
 from test_broker import TOKEN, generate, started
 from test_gguf import model as tiny_model
@@ -15,7 +15,7 @@ from test_gguf import model as tiny_model
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, ProviderError, TooLarge, Unavailable
 from appliance.providers.chat_template import CHATML, Template
-from appliance.providers.grammar import Sampler, call_grammar, read_call, simple
+from appliance.providers.grammar import call_grammar, simple
 from appliance.providers.kv_cache import common
 from appliance.providers.llama import Llama, Options
 from appliance.providers.memory_room import free_bytes
@@ -56,9 +56,9 @@ CALL_PLEASE = (
 
 
 @pytest.fixture(scope="module")
-def llama(model_file: Path) -> Iterator[Llama]:  # noqa: F811
+def llama(shallow_file: Path) -> Iterator[Llama]:  # noqa: F811
     """The real model with a small window, loaded once."""
-    loaded = Llama(model_file, Options(context=1024, threads=1, seed=7))
+    loaded = Llama(shallow_file, Options(context=1024, threads=1, seed=7))
     yield loaded
     loaded.close()
 
@@ -109,8 +109,8 @@ def test_a_prompt_that_came_before_is_not_evaluated_and_gives_the_same_numbers(l
     assert run(llama, drawn)[1].evaluated_tokens > 0
 
 
-def test_more_slots_than_sequences_and_more_tokens_than_room(model_file: Path) -> None:  # noqa: F811
-    llama = Llama(model_file, Options(context=256, threads=1, seed=7))
+def test_more_slots_than_sequences_and_more_tokens_than_room(shallow_file: Path) -> None:  # noqa: F811
+    llama = Llama(shallow_file, Options(context=256, threads=1, seed=7))
     long = "The owl looks at the moon and says nothing. " * 9
     try:
         finishes = [run(llama, ask(f"{i} {long}", slot=f"s{i}", max_tokens=3)) for i in range(3)]
@@ -149,9 +149,9 @@ NATIVE_TEMPLATE = (
 
 
 @pytest.fixture
-def native(model_file: Path) -> Iterator[Llama]:  # noqa: F811
+def native(shallow_file: Path) -> Iterator[Llama]:  # noqa: F811
     """The same model with a template that knows tools."""
-    loaded = Llama(model_file, Options(context=1024, threads=1, seed=7))
+    loaded = Llama(shallow_file, Options(context=1024, threads=1, seed=7))
     loaded.load(threading.Event())
     ready = loaded._ready
     assert ready is not None
@@ -189,31 +189,6 @@ def test_without_tools_everything_is_plain_text(llama: Llama) -> None:
     """After such a conversation that is nearly always what looks like a call."""
     text, finish = run(llama, ask(*CALL_PLEASE, max_tokens=20, slot="call"))
     assert bool(text) == (finish.output_tokens > 0) and finish.tool_calls == () and finish.reason != "tool_calls"
-
-
-def test_whatever_is_drawn_the_grammar_yields_a_call(llama: Llama) -> None:
-    """The model wants to write prose; every token is corrected until a call is complete."""
-    run(llama, ask("Tell me about rain.", slot="force", max_tokens=1))
-    ready = llama._ready
-    assert ready is not None
-    request = ask("Tell me about rain.", slot="force")
-    prompt = ready.prompt(request)
-    held = ready.sequences.place("force", prompt, False)
-    ready.sequences.extend(held, prompt[len(held.tokens) :], lambda: False)
-    sampler = Sampler(ready.loaded, 0.0, 1)
-    sampler.constrain(call_grammar((SEARCH,)))
-    data = b""
-    for _ in range(60):
-        token = sampler.settle(sampler.draw())
-        if ready.loaded.is_end(token):
-            break
-        data += ready.loaded.piece(token)
-        if read_call(data.decode("utf-8", "replace")):
-            break
-        ready.sequences.extend(held, [token], lambda: False)
-    sampler.close()
-    call = read_call(data.decode())
-    assert call is not None and call.name == "search" and isinstance(call.arguments["query"], str)
 
 
 def test_cancel_and_deadline_stop_reading_and_writing(llama: Llama) -> None:
@@ -254,7 +229,9 @@ def test_a_seed_repeats_a_warm_answer(llama: Llama) -> None:
 
 
 def test_measure_adds_up_and_agrees_with_the_prompt(llama: Llama) -> None:
-    request = Ask((Part("core", "You are an owl."), Part("tools", "search(query)")), (Message("user", "hi"),), (SEARCH,))
+    request = Ask(
+        (Part("core", "You are an owl."), Part("tools", "search(query)")), (Message("user", "hi"),), (SEARCH,), max_tokens=4
+    )
     measure = llama.measure(ROUTE, request)
     assert set(measure.parts) == {"core", "tools", "messages", "template"} and sum(measure.parts.values()) == measure.total
     assert measure.total == run(llama, request)[1].prompt_tokens
@@ -276,9 +253,9 @@ def test_a_model_that_does_not_fit_is_refused_before_loading(model_file: Path) -
     assert 1024 <= Llama(model_file, Options(memory_mb=220)).window < 8192
 
 
-def test_damaged_files_never_reach_llama_cpp(model_file: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_damaged_files_never_reach_llama_cpp(shallow_file: Path, tmp_path: Path) -> None:  # noqa: F811
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(model_file.read_bytes()[:-1000])
+    cut.write_bytes(shallow_file.read_bytes()[:-1000])
     with pytest.raises(BadInput, match="truncated"):
         Llama(cut, Options())
     hollow = tmp_path / "hollow.gguf"
@@ -288,16 +265,16 @@ def test_damaged_files_never_reach_llama_cpp(model_file: Path, tmp_path: Path) -
 
 
 @pytest.mark.covers("R-208")
-def test_the_broker_answers_with_the_real_model(model_home: Home) -> None:  # noqa: F811
-    model_home.config.write_text("[models]\ncontext = 1024\n")
-    with started(model_home, OWLBOX_TOKEN=TOKEN) as running, running.client() as client:
+def test_the_broker_answers_with_a_real_model(shallow_home: Home) -> None:  # noqa: F811
+    shallow_home.config.write_text("[models]\ncontext = 1024\n")
+    with started(shallow_home, OWLBOX_TOKEN=TOKEN) as running, running.client() as client:
         (route,) = client.call("plan")
         assert (route["provider"], route["window"], route["dialect"]) == ("llama", 1024, "grammar")
         assert client.call("status")["model"] == ""
         assert client.call("load", {"route": "local"}, deadline_s=60) == route
         texts, finish = generate(client, "Say hello.", max_tokens=12)
         assert texts and finish.output_tokens > 0 and finish.model == route["model"]
-        assert client.call("status")["memory_mb"] > 100
+        assert client.call("status")["memory_mb"] > 50
 
 
 # -- parts, without the model -----------------------------------------------------------------------

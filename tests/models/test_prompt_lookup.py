@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from model_fixtures import model_file, model_home  # noqa: F401
+from model_fixtures import shallow_file, shallow_home  # noqa: F401
 
 from appliance.providers.llama import Llama, Options
 from appliance.providers.llama_library import LoadedModel
@@ -44,8 +44,8 @@ def test_guesses_grow_while_they_are_right_and_pause_when_they_are_wrong() -> No
 
 
 @pytest.fixture(scope="module")
-def llama(model_file: Path) -> Iterator[Llama]:  # noqa: F811
-    loaded = Llama(model_file, Options(context=512, threads=1))
+def llama(shallow_file: Path) -> Iterator[Llama]:  # noqa: F811
+    loaded = Llama(shallow_file, Options(context=512, threads=1))
     loaded.load(threading.Event())
     yield loaded
     loaded.close()
@@ -96,8 +96,8 @@ def test_what_is_evaluated_together_gives_the_numbers_that_it_gives_alone(llama:
 
 
 @pytest.mark.model
-def test_the_numbers_of_a_text_do_not_depend_on_what_others_keep_in_the_window(model_file: Path) -> None:  # noqa: F811
-    loaded = LoadedModel(model_file, 256, 1, "f16", lambda: False)
+def test_the_numbers_of_a_text_do_not_depend_on_what_others_keep_in_the_window(shallow_file: Path) -> None:  # noqa: F811
+    loaded = LoadedModel(shallow_file, 256, 1, "f16", lambda: False)
     tokens, seen = loaded.tokens(NOTE), set()
     for others in (0, 4, 8):  # without flash attention all three differ
         if others:

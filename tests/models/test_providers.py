@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import wire
-from model_fixtures import model_home
+from model_fixtures import shallow_home
 from process import until
 from record_tools import replace
 from wire import Call, Half, Status, Turn, Used
@@ -25,7 +25,7 @@ from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, ModelSettings
 
-__all__ = ["model_home"]
+__all__ = ["shallow_home"]
 
 SECRET = "sk-canary-12345678"
 PROMPT_S = 20.0  # generous: a stop takes milliseconds
@@ -74,8 +74,8 @@ class Plug:
 
 
 @pytest.fixture(scope="module")
-def llama_pool(model_home: Home) -> Iterator[Pool]:
-    pool = Pool(model_home, Config(models=ModelSettings(context=1024, threads=2)))
+def llama_pool(shallow_home: Home) -> Iterator[Pool]:
+    pool = Pool(shallow_home, Config(models=ModelSettings(context=1024, threads=2)))
     yield pool
     pool.close()
 

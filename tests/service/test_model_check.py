@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
+from model_fixtures import ONE_THREAD, shallow_file, shallow_home  # noqa: F401
 from process import Box, a_box, left_over, script, send, until  # noqa: F401
 from record_tools import replace
 from test_broker import TOKEN, started
@@ -221,11 +221,11 @@ def test_a_tier_follows_from_the_calls_and_from_what_was_expected(expected: Tier
 
 
 @pytest.mark.model
-def test_a_tier_that_was_measured_is_kept(box: Box, model_home: Home) -> None:  # noqa: F811
+def test_a_tier_that_was_measured_is_kept(box: Box, shallow_home: Home) -> None:  # noqa: F811
     del box.environ["OWLBOX__MODELS__SCRIPT"]
     box.environ.update(ONE_THREAD)
     file = catalogue.entries()["smollm2"].file
-    (box.home.models / file).hardlink_to(model_home.models / file)
+    (box.home.models / file).hardlink_to(shallow_home.models / file)
     found = box.json("model", "bench")
     assert (found["tier"], found["basis"]) == ("tiny", "measured on this device") and "used as tiny" in found["verdict"][0]
     assert found["read_tokens"] > 0 and found["calls"]["asked"] > 4
@@ -295,8 +295,8 @@ def test_ctrl_c_ends_it_and_leaves_nothing(box: Box, is_served: bool) -> None:
 
 
 @pytest.mark.model
-def test_two_routes_to_one_file_share_what_was_read(model_home: Home) -> None:  # noqa: F811
-    pool = Pool(model_home, Config())
+def test_two_routes_to_one_file_share_what_was_read(shallow_home: Home) -> None:  # noqa: F811
+    pool = Pool(shallow_home, Config())
     try:
         stem = pool.plan()[0].model
         ask = Ask((Part("core", unread("twice", 100)),), (Message("user", "Hi"),), slot="x", purpose="bench", max_tokens=1)

@@ -195,7 +195,7 @@ def test_the_frame_fits_every_size(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.shows("connected")
         labels = [tab._label for tab in seen.app.query(Tab)]
-        for width, height in ((40, 10), (80, 24), (200, 60)):
+        for width, height in ((40, 10), (200, 60)):
             await seen.pilot.resize_terminal(width, height)
             for number, label in enumerate(labels, 1):
                 await seen.press(f"f{number}")

@@ -1,4 +1,6 @@
-"""Turns of the bundled model itself: it is shown the note a question is about, adds a task, and every loop comes to an end.
+"""Turns of a real model: it is shown the note a question is about, adds a task, and every loop comes to an end.
+
+In `make proof` it is the whole bundled one, otherwise the first two layers of it.
 
 What it says is nobody's promise: another processor rounds otherwise, and a small model then says something else. So
 these tests look at what it was shown, what is kept of it, and how loops end.
@@ -9,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from model_fixtures import model_file, model_home  # noqa: F401
+from model_fixtures import model_file, model_home, shallow_home  # noqa: F401
 from process import clean_environ
+from proof import IS_WHOLE
 from test_scenarios import ENTRIES, Stage, Told
 
 from appliance.clock import new_id
@@ -27,14 +30,15 @@ MOST_TURNS = 2
 
 
 @pytest.fixture(scope="module")
-def stage(model_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:  # noqa: F811
-    """A core in this process, with the bundled model in a broker beside it; short answers, always the same."""
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A core in this process, with a model in a broker beside it; short answers, always the same."""
+    found: Home = request.getfixturevalue("model_home" if IS_WHOLE else "shallow_home")
     root, runtime = tmp_path_factory.mktemp("real-turns"), Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir(mode=0o700)
     home = Home(root / "home")
     home_setup.init(home)
     file = catalogue.entries()["smollm2"].file
-    (home.models / file).hardlink_to(model_home.models / file)
+    (home.models / file).hardlink_to(found.models / file)
     settings = {"AGENTS__ASSISTANT__TEMPERATURE": "0", "MODELS__MAX_OUTPUT_TOKENS": "40", "RUNS__TITLES": "words"}
     settings |= {"AGENTS__ASSISTANT__MAX_ITERATIONS": str(MOST_TURNS), "RUNS__MAX_TURNS": str(MOST_TURNS)}
     core = Core(

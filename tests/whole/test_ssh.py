@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import quick
 from needs import needs
-from process import PLAY, Box, a_box, end, script, until
+from process import PLAY, Box, a_box, a_shared_box, end, script, until
 from sshd import LAX, ROOT, SSHD, USER, Door, free_port, is_listening, looking, opened
 
 from appliance.channels import ssh_command
@@ -21,7 +21,7 @@ from appliance.cli import main
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
 
-__all__ = ["a_box"]
+__all__ = ["a_box", "a_shared_box"]
 pytestmark = needs("sshd", "ssh", "ssh-keygen")
 
 
@@ -134,13 +134,13 @@ def test_the_door_runs_what_was_asked_and_nothing_else(box: Box):
 # -- a real sshd --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def door(box: Box, runtime: Path) -> Iterator[Door]:
-    """A scripted core behind it."""
-    (box.home.box / "BOOTSTRAP.md").unlink()  # the first questions are answered
-    script(box, PLAY)
-    box.serve()
-    with opened(box, runtime) as made:
+@pytest.fixture(scope="module")
+def door(shared_box: Box) -> Iterator[Door]:
+    """A scripted core behind it, for all: each looks at what it asked itself, and people have names of their own."""
+    (shared_box.home.box / "BOOTSTRAP.md").unlink()  # the first questions are answered
+    script(shared_box, PLAY)
+    shared_box.serve()
+    with opened(shared_box, Path(shared_box.environ["XDG_RUNTIME_DIR"])) as made:
         yield made
 
 
@@ -337,12 +337,12 @@ def test_two_people_with_keys_are_each_shown_their_own(door: Door):
 
 @needs("tmux")
 def test_the_screen_of_a_person_shows_their_threads_alone(door: Door):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(door.folder / "ann")], check=True)
-    assert door.box.run("people", "add-key", "ann", str(door.folder / "ann.pub")).returncode == 0
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(door.folder / "eve")], check=True)
+    assert door.box.run("people", "add-key", "eve", str(door.folder / "eve.pub")).returncode == 0
     assert door.ssh("ask", "a thing of the owner").returncode == 0
-    with looking(door.of("ann")) as screen:
+    with looking(door.of("eve")) as screen:
         until(lambda: "owl" in screen.text().lower(), "the owl is on the screen")
-        screen.type("hi from ann")
+        screen.type("hi from eve")
         until(lambda: "Hoot hoot." in screen.text(), "the answer is on the screen")
-    threads = door.box.json("thread", "list", "--user", "ann")
-    assert [one["title"] for one in threads] == ["hi from ann"]
+    threads = door.box.json("thread", "list", "--user", "eve")
+    assert [one["title"] for one in threads] == ["hi from eve"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
+from model_fixtures import ONE_THREAD, shallow_file, shallow_home  # noqa: F401
 from process import Box, Core, a_box, is_gone, script, send, until  # noqa: F401
 
 PLAY = """
@@ -83,8 +83,8 @@ def told(box: Box, run: str) -> list[str]:
 
 
 @pytest.mark.model
-def test_the_local_model_works_on_a_task_and_its_result_reaches_who_asked(box: Box, model_file: Path) -> None:  # noqa: F811
-    (box.home.models / model_file.name).hardlink_to(model_file)
+def test_the_local_model_works_on_a_task_and_its_result_reaches_who_asked(box: Box, shallow_file: Path) -> None:  # noqa: F811
+    (box.home.models / shallow_file.name).hardlink_to(shallow_file)
     del box.environ["OWLBOX__MODELS__SCRIPT"]
     box.environ |= {"OWLBOX__MODELS__MAX_OUTPUT_TOKENS": "24", "OWLBOX__MODELS__TIER": "able", **ONE_THREAD}
     core = box.serve()

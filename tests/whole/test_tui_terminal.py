@@ -132,9 +132,8 @@ def rss_mb(pid: int) -> int:
 
 
 @pytest.mark.covers("A-022")
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: Terminal, size: tuple[int, int]):
-    terminal.open(*size)
+def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: Terminal):
+    terminal.open(120, 40)
     terminal.is_connected("I am your owl")
     terminal.keys("hello there", "Enter")
     terminal.shows("▌ hello there", "Hoot hoot, see [notes/garden.md].", "context")
