@@ -56,6 +56,19 @@ WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
+class KeyFooter(Footer):
+    """The keys that do something now, drawn anew only where they are others: a third of a change of tabs was that."""
+
+    _shown: tuple[Any, ...] = ()
+
+    async def recompose(self) -> None:
+        """Draw them; what is told of them may be what is shown already."""
+        shown = tuple(one[1:] for one in self.screen.active_bindings.values() if one.binding.show)
+        if shown != self._shown:
+            self._shown = shown
+            await super().recompose()
+
+
 class Tab(Shown):
     """The name of a panel, or its number where there is no room for all names; a click goes there."""
 
@@ -186,7 +199,7 @@ class Face(FrameApp):
             for panel in PANELS:
                 yield panel(self)
         yield Shown(id="status", markup=False)
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyFooter(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         """The first screen is there: now connect."""
