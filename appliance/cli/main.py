@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -150,10 +151,10 @@ def parser(words: list[str]) -> Parser:
         _add_group(command, group)
         return root
     if chosen:  # a tool's command, also of a tool that is not in the table, or a wrong word
-        _add_tools(command, {name for names, _ in GROUPS for name in names})
+        _add_tools(command, {name for names, _ in GROUPS for name in names}, chosen)
     for name, text in tool_command.commands():
         if name not in found.choices:
-            command(name, talk.open_screen, text)
+            found.add_later(name, text, partial(command, name, talk.open_screen, text))
     return root
 
 
@@ -202,12 +203,12 @@ def _add_own(command: Command) -> None:
     docs.add_argument("--table", action="store_true", help="update the table of commands of this checkout first")
 
 
-def _add_tools(command: Command, taken: set[str]) -> None:
-    """One command for every tool that names one; arguments are those of the tool's signature (B-058)."""
+def _add_tools(command: Command, taken: set[str], chosen: str = "") -> None:
+    """One command for every tool that names one, or the chosen one; arguments are those of the tool's signature (B-058)."""
     from appliance.console import verbs
 
     for made in tool_command.tool_commands():
-        if made.command in taken:
+        if made.command in taken or chosen not in ("", made.command):
             continue
         # The last needed argument takes all remaining words, so that nobody has to quote.
         needed = [option.name for option in made.options if option.is_required]

@@ -191,12 +191,12 @@ def did_you_mean(asked: str, offered: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
-def root_parser(handler: Handler) -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
+def root_parser(handler: Handler) -> tuple[Parser, Command, CommandActions]:
     """The command line without commands, how one is added, and those that were."""
     root = _add_common(Root(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
     root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", log_level="")
-    words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser, action=CommandActions)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
         made: Parser = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
