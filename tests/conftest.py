@@ -43,17 +43,18 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "tui units engine matrix daemon tui_turns fault_screens tui_keys ssh remote_end_to_end model_check watcher chaos "
-        "part_faults main task_end_to_end steps repair worker folder layers owl matrix_encryption pipeline bad_input mcp "
-        "crash tui_long web_page tui_live tui_tabs tui_terminal schedules_live llama program_or_model slack backups "
-        "grammar scenarios disk_faults programs client local_only email real_turns for_another surfaces secrets webhook "
-        "files_tools attacks exports rpc_server captures doctor context_tools command_parts attacks_unit worker_command "
-        "updates mcp_tools broker router toolbox tool_unit mcp_real shell blocked_commands answer_parser indexer "
-        "first_answer docs_console extract deactivation database providers_peer workspace_sync first_use launcher "
-        "requests docs_commands undo isolation tui_schedules task taint delivery inbox tools heap failing_files tasks "
-        "drop_folder spec providers hostile_files index verbs idle sd_notify environments heartbeat owls_documents "
-        "page_loader providers_faults chat_template gateway reload taint_travel prompt_lookup delegation http_client "
-        "language_files skill_commands taint_names marked_files"
+        "daemon tui units matrix tui_turns watcher tui_keys fault_screens folder chaos remote_end_to_end tui_terminal web_page "
+        "worker crash matrix_encryption main owl scenarios crossing engine program_or_model pipeline bad_input mcp part_faults "
+        "ssh tui_tabs backups programs schedules_live slack grammar steps providers_peer local_only socket_watch client exports "
+        "email chat_template marked_surfaces workspace_sync launcher doctor disk_faults mcp_tools rpc_server tui_long captures "
+        "model_check task_end_to_end repair layers context_tools secrets attacks taint answer_parser files_tools tui_schedules "
+        "docs_commands gateway shell broker tui_live deactivation llama extract providers command_parts mcp_real command_list "
+        "folder_turns hostile_files task docs_console first_use disk_words environments undo attacks_unit taint_names "
+        "marked_files tool_unit injection isolation worker_command index updates skill_commands failing_files completion "
+        "for_another heap surfaces router schedules_crash http_client verbs webhook idle language_files drop_folder disk_walk "
+        "api_fuzz providers_faults fetch first_answer taint_travel sd_notify delegation heartbeat edits indexer mcp_zoo "
+        "hostile_models tools search database inbox web_tools taint_ways grinder first_questions spec evidence requests toolbox "
+        "real_turns prompt_lookup"
     ).split()
 )
 

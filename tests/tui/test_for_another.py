@@ -92,7 +92,8 @@ def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path
 
 async def _close_all(seen: Seen) -> None:
     while len(seen.app.screen_stack) > 1:
-        await seen.pilot.pause()  # what has just come is whole before it goes
+        await seen.pilot.pause()
+        await seen.until(lambda: seen.app.screen.is_mounted, "what has just come is whole before it goes")
         if len(seen.app.screen_stack) > 1:
             seen.app.pop_screen()
     seen.app.action_panel("chat")
