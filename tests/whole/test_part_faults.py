@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from model_fixtures import shallow_file, shallow_home
+from model_fixtures import model_file, model_home
 from needs import needs
 from process import Box, Core, a_box, until
 
-__all__ = ["a_box", "shallow_file", "shallow_home"]
+__all__ = ["a_box", "model_file", "model_home"]
 EMBEDDING = Path("~/.cache/owlbox/models/all-MiniLM-L6-v2.Q8_0.gguf").expanduser()
 # Modes hold for this user again: root without what lets it pass them.
 BOUND = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
@@ -86,10 +86,10 @@ def test_an_embedding_model_is_never_talked_to(box: Box) -> None:
 
 
 @pytest.mark.parametrize("name", ["SmolLM2-135M-Instruct.Q4_1.gguf", "copied-by-hand.gguf"])
-def test_damaged_weights_are_named(box: Box, shallow_file: Path, name: str) -> None:
+def test_damaged_weights_are_named(box: Box, model_file: Path, name: str) -> None:
     del box.environ["OWLBOX__MODELS__SCRIPT"]
     path = box.home.models / name
-    shutil.copyfile(shallow_file, path)
+    shutil.copyfile(model_file, path)
     with path.open("r+b") as file:
         file.seek(50_000_000)
         file.write(os.urandom(20_000_000))
@@ -124,11 +124,11 @@ def memory_limit(pid: int, size_bytes: int) -> Iterator[Path]:
 
 
 @needs(root=True)
-def test_a_broker_that_the_kernel_kills_for_memory_is_said_to_be_killed_and_the_core_stays(box: Box, shallow_file: Path) -> None:
+def test_a_broker_that_the_kernel_kills_for_memory_is_said_to_be_killed_and_the_core_stays(box: Box, model_file: Path) -> None:
     """A limit set after the model was loaded ends nothing: its pages are charged elsewhere, and those of a file are given back."""
     del box.environ["OWLBOX__MODELS__SCRIPT"]
     box.environ["LANG"] = "C"  # no fork of the tests: a broker that was forked elsewhere is under no limit of its parent
-    shutil.copyfile(shallow_file, box.home.models / shallow_file.name)
+    shutil.copyfile(model_file, box.home.models / model_file.name)
     core = box.serve()
     first = core.broker_pid()
     with memory_limit(core.child.pid, 70_000_000):
