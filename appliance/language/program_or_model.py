@@ -49,7 +49,7 @@ BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 TALK_TOKENS = 55  # of an answer to what asks nothing
-POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
+POINTING_BACK = (*LAST, "list_it", "cancel_it", "done_it", "priority_it", "add_it")
 POINTING = 80  # characters of a request that only points to the text it is about
 
 

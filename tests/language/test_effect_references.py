@@ -365,3 +365,18 @@ def test_what_somebody_has_already_is_done(guide: MessagePlanner, said: str) -> 
 )
 def test_what_has_the_name_of_one_open_task_or_reminder_is_changed(guide: MessagePlanner, said: str, call: Any) -> None:
     assert calls_of(guide.plan("tiny", [Message("user", said)])) == ([call] if call else [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "looked"),
+    [
+        ("create_task", "what's on it now?", "list_tasks"),
+        ("create_task", "was steht drauf?", "list_tasks"),
+        ("remind", "what's on it?", "list_schedules"),
+    ],
+)
+def test_the_list_to_which_something_was_just_added_is_shown(guide: MessagePlanner, tool: str, said: str, looked: str) -> None:
+    plan = guide.plan("tiny", after(tool, said))
+    assert isinstance(plan, Do) and plan.call.name == looked
+    plan = guide.plan("tiny", [Message("user", said)])
+    assert not isinstance(plan, Do)

@@ -26,6 +26,7 @@ from appliance.text.references import display
 
 MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
+TIMED = ("remind", "create_schedule", "update_schedule", "delete_schedule")
 THINGS = ("items", "task", "what", "fact", "body", "text", "content", "name")  # parts of requests, and arguments of calls
 SCHEDULES = ("remind", "create_schedule", "update_schedule")
 MOST_TURNS = 3  # of the person since the effect
@@ -68,7 +69,7 @@ def pointing(effect: Effect | None) -> tuple[str, ...]:
     left_out = (
         {"more_it", "also_it"} if effect.tool == "remember" else {"and_fact", "more_it" if effect.tool in ENDED else "also_it"}
     )
-    return tuple(name for name in LAST if name not in left_out)
+    return (*(name for name in LAST if name not in left_out), "list_it")
 
 
 def thing_of(parts: Mapping[str, Any]) -> str:
@@ -83,7 +84,11 @@ def last_thing(effect: Effect, messages: Sequence[Message]) -> str:
 
 
 def again(intent: Intent, effect: Effect) -> Intent:
-    """The same for another thing, where the last effect ended or removed one: "the screws too"."""
+    """The same for another thing, where the last effect ended or removed one: "the screws too"; of a list, which one is meant."""
+    if intent.name == "list_it":
+        is_note = effect.made.startswith("box://")
+        name = "list_note" if is_note else "reminders" if effect.tool in TIMED else "tasks"
+        return replace(intent, name=name, parts={"title": effect.made} if is_note else {})
     name = ENDED.get(effect.tool, "")
     more = intent.parts.get("more", "")
     return replace(intent, name=name, parts={"what": more}) if name and more and effect.turns == 1 else intent

@@ -153,10 +153,10 @@ class Additions:
         return do(call, intent)
 
     def read_list(self, title: str, language: Language) -> Say | None:
-        """What stands in the list that is called so, None where there is none or several."""
-        sure, _ = self._notes.named(title, language)
-        entry = self._entries.find(sure[0].ref) if len(sure) == 1 else None
-        if entry is None or not items.is_list(entry.body):
+        """What stands in the list that is called so or has this reference, None where there is none or several."""
+        sure = [] if "://" in title else [one.ref for one in self._notes.named(title, language)[0]]
+        entry = self._entries.find(sure[0] if len(sure) == 1 else title) if len(sure) < 2 else None
+        if entry is None or ("://" not in title and not items.is_list(entry.body)):
             return None
         body = re.sub(r"\A\s*# .*\n+", "", markdown.fields(entry.body)[1]).strip()
         return Say(f"{body}\n[{entry.path}]", state=ThreadState(quoted=(entry.path,), said=body)) if body else None
