@@ -763,7 +763,7 @@ def test_a_time_beyond_all_calendars_is_refused() -> None:
     router = Router(Languages(), lambda texts: ())
     intent, effect = router.cue("make it 99999999 days later", LAST), last_effect(before)
     assert intent is not None and effect is not None
-    reminders = Reminders(router, lambda: datetime(2026, 11, 23, 9, 5), (), lambda text: ())
+    reminders = Reminders(router, lambda: datetime(2026, 11, 23, 9, 5), (), lambda text: (), lambda text: ())
     plan = References(None, reminders).make(Scene("tiny", intent.text, before), intent, effect)
     assert isinstance(plan, Do)
     one = {"id": "1a2b", "next_ms": 1_800_000_000_000, "kind": "once", "spec": "2027-01-15T08:00:00.000+00:00"}
