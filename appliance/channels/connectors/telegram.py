@@ -22,7 +22,18 @@ from msgspec import Struct
 
 from appliance.channels.contract import MAX_ATTACHMENTS, Attached, Connection, Received, Running
 from appliance.clock import monotonic_s, new_id
-from appliance.errors import BadInput, Busy, DeadlineExceeded, HttpError, Lost, NotFound, OwlError, Refused, Unavailable
+from appliance.errors import (
+    BadInput,
+    Busy,
+    ConfigError,
+    DeadlineExceeded,
+    HttpError,
+    Lost,
+    NotFound,
+    OwlError,
+    Refused,
+    Unavailable,
+)
 from appliance.records import Cancel, Outbound, to_plain
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
@@ -54,6 +65,10 @@ class TelegramApi:
         self._http = HttpSession(kept=2)
         home = urls.parse(self._address)
         self.name, self.is_encrypted = home.authority, home.scheme == "https"
+
+    def has_token(self) -> bool:
+        """Whether there is a token to ask with."""
+        return bool(self._token())
 
     def close(self) -> None:
         """Close the connections that rest."""
@@ -162,6 +177,8 @@ class TelegramChannel(Connection):
 
     def receive(self, running: Running) -> None:
         """Ask for messages until told to stop."""
+        if not self._api.has_token():
+            raise ConfigError("channels.telegram.token is not set", key="channels.telegram.token", hint="@BotFather gives one")
         me = self._api.call("getMe", cancel=running.stop)
         self._id, self._name = int(me.get("id") or 0), str(me.get("username") or "")
         running.connected()
@@ -346,6 +363,8 @@ class TelegramChannel(Connection):
 
     def check(self) -> list[str]:
         """Ask whose the token is."""
+        if not self._api.has_token():
+            return ["there is nothing to try: set channels.telegram.token"]
         me = self._api.call("getMe")
         return [f"the bot is @{me.get('username')}"]
 
@@ -359,7 +378,7 @@ class TelegramChannel(Connection):
 
 
 def connect(
-    token: Annotated[str, "the bot's token, from @BotFather, such as secret:channel/telegram"],
+    token: Annotated[str, "the bot's token, from @BotFather, such as secret:channel/telegram"] = "",
     policy: Annotated[Literal["open", "mention", "allowlist"], "who may write: docs/guides/channels.md"] = "allowlist",
     allow_from: Annotated[tuple[str, ...], "senders read beside linked persons, by their numbers"] = (),
     rooms: Annotated[tuple[str, ...], "only these groups, by their numbers; none means all"] = (),
