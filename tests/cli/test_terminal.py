@@ -108,7 +108,6 @@ LISTS = (
     "tool list",
     "policy log",
     "usage",
-    "usage --requests",
     "sql",
     "sql select id, name, description from tasks",
     "history memory:/a",
