@@ -182,18 +182,12 @@ class Language(Struct, frozen=True, dict=True):
     @cached_property
     def patterns(self) -> Mapping[str, tuple[SentenceTemplate, ...]]:
         """What asks for something, by intent."""
-        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
-        bare = {"claim": ("", "")} | dict.fromkeys(TEXTS, (before, ""))
-        return {
-            name: tuple(self._compile_template(one, *bare.get(name, (before, after))) for one in given)
-            for name, given in self.sentences.items()
-        }
+        return self._make_sentences(self.sentences)
 
     @cached_property
     def refusals(self) -> Mapping[str, tuple[SentenceTemplate, ...]]:
         """What only looks like it, by intent."""
-        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
-        return {name: tuple(self._compile_template(one, before, after) for one in given) for name, given in self.exceptions.items()}
+        return self._make_sentences(self.exceptions)
 
     def possible(self, words: Collection[str], names: Sequence[str]) -> list[tuple[str, list[SentenceTemplate]]]:
         """The sentences of these intents, in this order, that a message of these words may fit as a whole or in a part."""
@@ -274,11 +268,6 @@ class Language(Struct, frozen=True, dict=True):
         found = self.closing.search(text)
         return text[: found.start()] or text if found is not None else text
 
-    @cached_property
-    def _expanded(self) -> dict[str, str]:
-        """What its rules stand for, as far as a sentence was tried that uses them."""
-        return {}
-
     def check(self) -> None:
         """BadInput says which template is wrong."""
         for found in (*self.patterns.values(), *self.refusals.values()):
@@ -290,8 +279,14 @@ class Language(Struct, frozen=True, dict=True):
             except re.error as error:
                 raise BadInput(f"expressions: {name!r} is no regular expression: {error}") from None
 
-    def _compile_template(self, template: str, before: str, after: str) -> SentenceTemplate:
-        return make_sentence(template, self.rules, before, after, self._expanded)
+    def _make_sentences(self, table: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[SentenceTemplate, ...]]:
+        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        around = {"claim": ("", "")} | dict.fromkeys(TEXTS, (before, ""))
+        known: dict[str, str] = {}  # what its rules stand for, as far as a sentence was tried that uses them
+        return {
+            name: tuple(make_sentence(one, self.rules, *around.get(name, (before, after)), known) for one in given)
+            for name, given in table.items()
+        }
 
     def level(self, text: str) -> str:
         """How urgent a word says something is; "" for one that says nothing about it."""

@@ -130,18 +130,14 @@ class Effects:
         when = _time_behind(title, language)
 
         def as_tasks() -> Plan | None:
-            if when != bare_title(title, language) and not self._is_of_tasks(intent):
-                return None
+            if when != bare_title(title, language) and set(words_in(title)).isdisjoint(language.words["todo"]):
+                return None  # the shopping list may be that of the tasks, this one may not
             ones = items.listed(intent.parts["items"], language)
             return self._add_each(scene, intent, [f"{one} ({when})" if when else one for one in ones])
 
         if when and when == bare_title(title, language):
             return as_tasks()
         return self.additions.append(intent, as_tasks)
-
-    def _is_of_tasks(self, intent: Intent) -> bool:
-        """Whether the list that is named may be that of the tasks, as the shopping list is where no note is called so."""
-        return set(words_in(intent.parts["title"])) & intent.language.words["todo"] != set()
 
     def _recurring(self, scene: Scene, intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
@@ -158,11 +154,9 @@ class Effects:
         call = tool_call("create_schedule", name=query[:60], frequency=when, description=query, action="message")
         return do(call, intent)
 
-    def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(scene, intent, lambda task: do(tool_call("finish_task", id=task["id"]), intent, task["name"]))
-
-    def _drop_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(scene, intent, lambda task: do(tool_call("delete_task", id=task["id"]), intent, task["name"]))
+    def _end_task(self, scene: Scene, intent: Intent) -> Plan:
+        tool = "finish_task" if intent.name == "done" else "delete_task"
+        return self._with_task(scene, intent, lambda task: do(tool_call(tool, id=task["id"]), intent, task["name"]))
 
     def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
         level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
@@ -343,8 +337,7 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(("remind_it", "remind_before"), lambda self, scene, intent: self.reminders.set_that(scene, intent)),
     **dict.fromkeys(("done_it", "cancel_it", "priority_it"), Effects._change_that),
     "recurring": Effects._recurring,
-    "done": Effects._finish_task,
-    "drop_task": Effects._drop_task,
+    **dict.fromkeys(("done", "drop_task"), Effects._end_task),
     **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
     "cancel": Effects._cancel_reminder,
     "agenda": lambda self, scene, intent: self.calendar.show_days(scene, intent),
@@ -354,8 +347,7 @@ MAKERS: Mapping[str, Maker] = {
     "event_gone": lambda self, scene, intent: self.calendar.remove(scene, intent),
     "forget": Effects.forget,
     **dict.fromkeys(("note", "titled_note"), Effects._write_note),
-    "append": Effects._append,
-    "append_bare": Effects._append,
+    **dict.fromkeys(("append", "append_bare"), Effects._append),
     "append_maybe": lambda self, scene, intent: self.additions.append_perhaps(intent),
 }
 

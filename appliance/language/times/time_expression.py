@@ -387,7 +387,8 @@ class _Sentence:
             )
             if any(signs):
                 raise UnclearTime("also", said=aside if signs[-1] or signs[-2] else word)
-        self._require_whole(rule)
+        if is_regular:
+            self._require_whole(rule)
 
     def _is_torn(self, at: int) -> bool:
         """Whether a token is the rest of a time: "5ish", "6-30", "on 12 and 14 March"; or a condition that begins the sentence."""
@@ -425,7 +426,7 @@ class _Sentence:
     def _require_whole(self, rule: Rule) -> None:
         """BadInput for what repeats on a day that has a name of its own: "yearly on my birthday"."""
         a, b = self._when[-1]
-        if rule.kind == "once" or b >= len(self._tokens) or "on" not in self._tokens[b].kinds or b in self._gone:
+        if b >= len(self._tokens) or "on" not in self._tokens[b].kinds or b in self._gone:
             return
         is_daily = rule.kind == "interval" or rule.base.endswith(" * * *")
         if not is_daily and "D" not in self._said_by(self._tokens[a:b]):
