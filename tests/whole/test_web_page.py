@@ -47,7 +47,7 @@ repeat = true
 match = "hold on"
 text = "one two three four five six seven eight nine ten"
 chunk_size = 4
-chunk_delay_s = 0.05
+chunk_delay_s = 0.2
 [[turns]]
 match = "ask me"
 tool_calls = [{name = "ask_user", arguments = {question = "Which \\u202Eelo\\u2028 EVIL colour?", options = "red;blue"}}]
