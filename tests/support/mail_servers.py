@@ -53,6 +53,7 @@ service anvil {{
 
 # What is written in another way since 2.4, which Debian 13 has.
 OLD = """
+disable_plaintext_auth = no
 mail_location = maildir:{root}/mail/%n
 passdb {{
   driver = static
@@ -111,7 +112,7 @@ class Dovecot:
         config = self.root / "dovecot.conf"
         said = subprocess.run([str(program()), "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
         is_new = tuple(map(int, said.split(".")[:2])) >= (2, 4)
-        open_to_all = f"ssl = no\n{'auth_allow_cleartext = yes' if is_new else 'disable_plaintext_auth = no'}\n"
+        open_to_all = "ssl = no\nauth_allow_cleartext = yes\n" if is_new else "ssl = no\n"
         tls = TLS[is_new].format(root=self.certificate) if self.certificate else open_to_all
         head = f"dovecot_config_version = {said.partition('-')[0]}\ndovecot_storage_version = 2.4.0\n" if is_new else ""
         config.write_text(head + (CONFIG + (NEW if is_new else OLD)).format(**users, **ids) + tls + self.more + "\n")
