@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_fixtures import model_file, model_home
+from model_fixtures import shallow_file, shallow_home
 from peer import llama_server, needs_peer
 from test_providers import CLASSES, ask, remote
 
@@ -15,7 +15,7 @@ from appliance.errors import Cancelled, TooLarge
 from appliance.providers.http_provider import Hosted
 from appliance.records import Ask, Finish, Message, Piece, Route, ToolCall, ToolSpec
 
-__all__ = ["model_file", "model_home"]
+__all__ = ["shallow_file", "shallow_home"]
 
 pytestmark = [needs_peer, pytest.mark.model]
 LAMP = ToolSpec(
@@ -31,8 +31,8 @@ LAMP = ToolSpec(
 
 
 @pytest.fixture(scope="module")
-def server(model_file: Path) -> Iterator[str]:
-    with llama_server(model_file) as url:
+def server(shallow_file: Path) -> Iterator[str]:
+    with llama_server(shallow_file) as url:
         yield url
 
 

@@ -83,7 +83,8 @@ def counted(served: Served, first: int) -> tuple[Counter[str], list[Any], list[i
 
 def test_nothing_grows_with_what_a_core_is_asked(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        counted(served, 0)
+        with Client(served.path, name="test", timeout_s=60) as client:  # what is made once is there
+            ask(client, 0)
         before, places, sizes = counted(served, 100)
         own = {id(places), id(sizes), id(served.core.calls._waiting)}  # the last is written, and begun anew, from time to time
         after, _, _ = counted(served, 200)

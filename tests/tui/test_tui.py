@@ -10,6 +10,8 @@ from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
 from screens import FOLDER, Seen, show
 
 from appliance.clock import monotonic_s
+from appliance.records import Event
+from appliance.sessions.runs import Runs
 from appliance.tui import commands, theme
 from appliance.tui.composer import Composer
 from appliance.tui.connection import Link, pauses
@@ -447,9 +449,12 @@ def test_message_is_accepted_once_however_often_it_is_sent(core: Core):
 
 
 def test_unread_thread_is_resumed_from_its_end_and_read_backwards(core: Core):
-    thread = ""
-    for number in range(35):
-        thread = core.call("message.send", text=f"message {number}", thread=thread)["run"]
+    thread = core.call("message.send", text="message 0")["run"]
+    with core.box.store() as store, store.write():
+        record = Runs(store, "test").record
+        for number in range(1, 35):
+            record.append(Event(thread, "message", "user", f"message {number}"))
+            record.append(Event(thread, "message", "assistant", "Hoot hoot."))
 
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
@@ -502,9 +507,13 @@ def test_an_empty_list_says_so_on_a_narrow_terminal_too(core: Core):
         await seen.shows("Nothing is scheduled.", "remind me to call Ada in")
         await seen.pilot.resize_terminal(80, 24)
         await seen.shows("│ Nothing is scheduled.")
-        for key, name in (("f2", "tools"), ("f4", "tasks"), ("f5", "threads"), ("f6", "schedules"), ("f7", "workers")):
-            await seen.press(key)
-            await seen.same_in_both(f"empty-{name}")
+        lists = (("f2", "tools"), ("f4", "tasks"), ("f5", "threads"), ("f6", "schedules"), ("f7", "workers"))
+        for width, height, end in ((80, 24, ""), (120, 40, "-120x40")):  # two changes of size in place of ten
+            await seen.pilot.resize_terminal(width, height)
+            for key, name in lists:
+                await seen.press(key)
+                await seen.same_as(f"empty-{name}{end}")
+        await seen.pilot.resize_terminal(80, 24)
         await seen.press("f1")
         core.kill()
         await seen.shows("○ core away", "next try")

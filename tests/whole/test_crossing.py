@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 import pytest
+from proof import part
 from test_database import until
 from test_scenarios import CHAT, ENTRIES, Stage, Told, opened, put, update
 
@@ -136,12 +137,14 @@ def attempts(name: str, aims: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
     first, *others = [dict(one.arguments) for one in MANUALS.of(name, found.mark.group).examples] or [usual, usual]
     yield from (first, *others)
     aimed = {field: aims[field] for field in fields if field in aims and (field in first or "drive" not in field)}
+    singly: list[dict[str, Any]] = []
     for chosen in zip_longest(*aimed.values()):
         pairs = zip(aimed.items(), chosen, strict=True)
         wanted = {field: values[0] if value is None else value for (field, values), value in pairs}
         if len(wanted) > 1:
-            yield from ({**first, field: value} for field, value in wanted.items())
+            singly += [{**first, field: value} for field, value in wanted.items()]
         yield {**first, **wanted}
+    yield from part(singly, 3)
 
 
 def shown(value: Any) -> str:
@@ -240,6 +243,7 @@ def answered(method: Method, arguments: dict[str, Any]) -> list[Any]:
 # -- what another person keeps is not even counted -----------------------------------------------------
 
 ONLY_HERS = "zyzzyva7319"  # a word that nothing of the house or of ben's has
+FEW = 3  # of what else may be named: the word is what this is about
 LOOKING = {"query", "pattern", "text", "search", "wanted", "glob", "body"}
 SEARCHES = {"search", "context_search", "context_grep", "search_semantic", "search_history"}
 LISTS = {"context_tree", "context_list", "context_info", "list_tasks", "list_schedules", "list_threads"}
@@ -249,7 +253,7 @@ MOMENTS = re.compile(r'"[a-z_]*_(ms|s)": [0-9.]+|[0-9]+ (second|minute)s? ago')
 
 def looks(crossing: Crossing, word: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Calls of every tool that only reads, with a word wherever one may stand."""
-    aims = crossing.aims | dict.fromkeys(LOOKING, [f"{word}*", f"{word} codeword"])
+    aims = {name: values[:FEW] for name, values in crossing.aims.items()} | dict.fromkeys(LOOKING, [f"{word}*", f"{word} codeword"])
     for name, found in sorted(TOOLS.items()):
         if found.mark.is_read_only and found.mark.group not in (*ELSEWHERE, "web") and name not in WAITS:
             for arguments in attempts(name, aims):

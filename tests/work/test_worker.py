@@ -13,7 +13,7 @@ from typing import Any
 
 import apsw
 import pytest
-from model_fixtures import ONE_THREAD, model_file, model_home
+from model_fixtures import ONE_THREAD, shallow_file, shallow_home
 from process import Box, Core, a_box, is_gone, script, send, until
 from record_tools import asdict
 from stores import new_store
@@ -35,7 +35,7 @@ from appliance.work.tasks import NewTask, TaskChanged, TaskRows
 from appliance.work.worker_control import WorkerManager
 from appliance.work.worker_log import INPUT_CHARS, PhaseLog, Screen
 
-__all__ = ["a_box", "model_file", "model_home"]
+__all__ = ["a_box", "shallow_file", "shallow_home"]
 LONG = " ".join(f"owl {number}" for number in range(500))
 PLAY = """
 [[turns]]
@@ -813,8 +813,8 @@ def test_what_was_asked_for_in_a_talk_is_told_there_when_it_is_done(owl: Box) ->
     assert [letter["status"] for letter in core.call("outbox.list")] == ["sent"]
 
 
-def test_the_bundled_model_does_a_task_from_the_queue(box: Box, model_file: Path) -> None:
-    os.link(model_file, box.home.models / model_file.name)
+def test_the_bundled_model_does_a_task_from_the_queue(box: Box, shallow_file: Path) -> None:
+    os.link(shallow_file, box.home.models / shallow_file.name)
     box.environ |= ONE_THREAD
     box.environ.pop("OWLBOX__MODELS__SCRIPT")
     core = box.serve()
