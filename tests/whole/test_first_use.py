@@ -9,7 +9,7 @@ import browser as browsers
 import pytest
 from browser import ENTER, browsing
 from mail_servers import free_port
-from model_fixtures import ONE_THREAD, shallow_file, shallow_home  # noqa: F401
+from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from needs import needs
 from process import Box, clean_environ, end, until
 from sshd import looking, opened
@@ -29,12 +29,12 @@ SHORT = {  # how much it says is not the question here
 
 
 @pytest.fixture(name="box")
-def a_real_box(shallow_home: Home, tmp_path: Path, runtime: Path) -> Iterator[Box]:  # noqa: F811
+def a_real_box(model_home: Home, tmp_path: Path, runtime: Path) -> Iterator[Box]:  # noqa: F811
     """A home as `make` leaves it, with the bundled model."""
     home = Home(tmp_path / "home")
     home_setup.init(home)
     file = catalogue.entries()["smollm2"].file
-    (home.models / file).hardlink_to(shallow_home.models / file)
+    (home.models / file).hardlink_to(model_home.models / file)
     made = Box(home, {**clean_environ(tmp_path, runtime), **SHORT, **ONE_THREAD})
     yield made
     for child in made.children:
