@@ -231,10 +231,6 @@ class Approvals:
         paused = self._find_paused(waiting.run, waiting.ref)
         return 0 if paused is None else paused.loop.id
 
-    def paused(self, run: str) -> Paused | None:
-        """The loop of a run that waits; None when none does."""
-        return self._find_paused(run, "")
-
     # -- deciding -----------------------------------------------------------------------------------
 
     def _decide_waiting(self, actor: Actor, waiting: Waiting, decision: Decision, output: str) -> Outcome:

@@ -59,7 +59,7 @@ def remove_job(args: argparse.Namespace, home: Home) -> int:
         raise NotFound(f"No job found with id '{args.id}'", hint="owlbox cron list shows them") from None
 
 
-SWITCHES = (("enable resume", True, "resume a schedule"), ("disable pause", False, "pause a schedule"))
+SWITCHES = (("enable", True, "resume a schedule"), ("disable", False, "pause a schedule"))
 JOB = {"id": "its id, as `cron list` shows it"}
 # fmt: off
 ONE = (

@@ -75,14 +75,6 @@ def parse_markers(body: str) -> list[Operation]:
     return [Operation("replace", body)]
 
 
-def is_marked(body: str) -> bool:
-    """True when a body is (or tries to be) edits, False when it is just text."""
-    try:
-        return parse_markers(body) != [Operation("replace", body)]
-    except (BadInput, TooLarge):
-        return True
-
-
 # -- markers and blocks -----------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, TooLarge
 from appliance.text.diffs import apply, diff, merge_view
-from appliance.text.edit_blocks import MAX_OPERATIONS, Operation, Sed, is_marked, parse_markers, parse_sed
+from appliance.text.edit_blocks import MAX_OPERATIONS, Operation, Sed, parse_markers, parse_sed
 from appliance.text.fuzzy_match import MAX_CHARS, EditedText, bounded, fuzzy, not_found, remove, shown
 
 # Imported where it is used: 8 ms that only an edit by a regular expression needs.
@@ -32,7 +32,6 @@ __all__ = [
     "diff",
     "exact",
     "fuzzy",
-    "is_marked",
     "merge_view",
     "parse_markers",
     "parse_sed",

@@ -46,10 +46,6 @@ class Updater:
         self._progress = progress
         self._file = JournalFile(folder)
 
-    def journal(self) -> Journal:
-        """Where it stands."""
-        return self._file.read()
-
     def apply(self, path: Path, key: bytes, version: str) -> UpdateResult:
         """Take the version of a bundle into use; `version` is the one that runs. What is not well is taken back and said."""
         with self._alone():
