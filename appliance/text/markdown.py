@@ -95,6 +95,7 @@ def has_text(body: str) -> bool:
 
 
 def title(body: str) -> str:
-    """The first heading, or ""."""
-    found = HEADING.search(visible(body))
-    return found.group(1).rstrip("#").rstrip() if found else ""
+    """The first heading, unless it is a lower one with others beside it, and names a part of the text; "" for none."""
+    found = [(len(one[0]) - len(one[0].lstrip("#")), one[1]) for one in HEADING.finditer(visible(body))]
+    is_part = any(1 < level <= found[0][0] for level, _ in found[1:])
+    return "" if not found or is_part else found[0][1].rstrip("#").rstrip()

@@ -161,7 +161,15 @@ def test_any_front_matter_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "title"), [("# One\n# Two", "One"), ("text\n## Deep ##\n", "Deep"), ("<!-- # no -->\n", ""), ("#no", "")]
+    ("body", "title"),
+    [
+        ("# One\n# Two", "One"),
+        ("## Lena\n5\n\n## Tobi\n6", ""),
+        ("## One\n### Two", "One"),
+        ("text\n## Deep ##\n", "Deep"),
+        ("<!-- # no -->\n", ""),
+        ("#no", ""),
+    ],
 )
 def test_the_first_visible_heading_is_the_title(body: str, title: str) -> None:
     assert markdown.title(body) == title
