@@ -181,7 +181,8 @@ class Lister(Panel):
         """Call a tool for one of them, show the outcome, and refresh."""
 
         def changed(outcome: dict[str, Any]) -> None:
-            name, note = str(item["name"]), (outcome.get("data") or {}).get("note")
+            data = outcome.get("data") or {}
+            name, note = str(item["name"]), data.get("note") or data.get("verb")
             shown = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
             self.host.say(f"{shown}: {note}" if note else outcome["message"], False)
             self._seen = None
