@@ -6,7 +6,7 @@ say nothing where a cell is neither. Pure. Month names come from the language fi
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ DATA_FILES = (".csv", ".tsv")
 BOX = re.compile(r"^\[(?P<tick>[ xX✓✔])\]\s+")
 DATED = re.compile(r"^(?P<date>(?:19|20)\d\d-\d\d(?:-\d\d)?|\d{1,2}\.\d{1,2}\.(?:19|20)\d\d)[:,\s]\s*(?P<rest>\S.*)$")
 NAMED = re.compile(r"^(?P<name>[^:;|]{1,60}?)\s*(?::| – | — | - )\s*(?P<value>\S.*)$")
+FIELD = re.compile(r"^(?:[-*] )?(?P<name>[^:;|]{1,40}?): (?P<value>\S.*)$")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|\[\[(?:[^|\]]*\|)?([^\]]*)\]\]")
 STARS = re.compile(r"[★⭐]+")
 NUMBER = re.compile(r"(?<![\w.,])[-−]?\d{1,3}(?:[ ,.'’]\d{3})+(?:[.,]\d{1,2})?(?![\d])|(?<![\w.,])[-−]?\d+(?:[.,]\d{1,3})?(?!\d)")
@@ -114,7 +115,7 @@ def read_tables(ref: str, title: str, text: str) -> list[RowTable]:
     name = " ".join(dict.fromkeys(f"{title} {file}".split()))
     if is_data(ref):
         return list(_read_data(ref, name, text))
-    return list(_read_markdown(ref, name, text))
+    return [*_read_markdown(ref, name, text), *_read_records(ref, name, text)]
 
 
 def _read_data(ref: str, name: str, text: str) -> Iterator[RowTable]:
@@ -152,6 +153,27 @@ def _read_markdown(ref: str, name: str, text: str) -> Iterator[RowTable]:
                 columns = ("",) * max(len(row.cells) for row in rows)
                 yield RowTable(ref, f"{heading} {name}".strip(), columns, tuple(rows))
         at = stop
+
+
+def _read_records(ref: str, name: str, text: str) -> Iterator[RowTable]:
+    """Headings with nothing but named values below them, as contacts have: a row for each."""
+    rows: list[tuple[str, dict[str, str]]] = []
+    for part in re.split(r"(?m)^#{2,6} +", text)[1:]:
+        head, *lines = [line for line in part.split("\n") if line.strip()]
+        found = [FIELD.match(line) for line in lines]
+        if found and all(found):
+            rows.append((_plain(head), {one["name"]: _plain(one["value"]) for one in found if one is not None}))
+    columns = list(dict.fromkeys(key for _, facts in rows for key in facts))
+    if len(rows) < LEAST_LISTED:
+        return
+    made = (
+        TableRow((head, *(facts.get(key, "") for key in columns)), _record_line(head, facts)) for head, facts in rows[:MOST_ROWS]
+    )
+    yield RowTable(ref, name, ("", *columns), tuple(made))
+
+
+def _record_line(head: str, facts: Mapping[str, str]) -> str:
+    return f"{head}: {'; '.join(f'{key}: {value}' for key, value in facts.items())}"
 
 
 def _listed_row(line: str) -> TableRow:

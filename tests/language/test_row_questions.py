@@ -150,6 +150,19 @@ def test_orders_are_chosen_by_what_is_paid_and_whose_they_are(question: str, val
     assert [row.cells[0] for row in found.rows] == numbers
 
 
+CARDS = "## Lena Brandt\nPhone (cell): +49 151 2233\nBirthday: 1988-03-07\n\n## Tobi Reuter\nBirthday: 1995-12-23\nNote: wasps\n"
+
+
+@pytest.mark.parametrize("question", ["Whose birthday is next?", "Who has the next birthday?", "When is the next birthday?"])
+def test_the_next_birthday_of_contacts(question: str) -> None:
+    request = read_request(question, ALL.english, IGNORED, month_of)
+    assert request is not None
+    months = {**MONTHS, "december": 12}
+    tables = read_tables("box://people/cards.vcf", "cards.vcf", CARDS)
+    found = row_plans.answer(request, tables, TODAY, lambda word: months.get(word, 0), lambda a, b: 0.0)
+    assert found is not None and found.lines == ["Tobi Reuter: Birthday: 1995-12-23; Note: wasps"]
+
+
 def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
     twice = [*TABLES, *read_tables("box://notes/orders-2.md", "Orders", "| item | price |\n|--|--|\n| a | 1 € |\n| b | 2 € |")]
     request = read_request("How many orders do we have?", ALL.english, IGNORED, month_of)
