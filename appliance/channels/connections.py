@@ -8,6 +8,7 @@ as it is off. Knows nothing about what a channel does.
 
 import importlib
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -31,15 +32,17 @@ from appliance.runtime import config
 from appliance.runtime.config_keys import about
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
-from appliance.runtime.settings import Channels, ConfigReloaded, Connector
+from appliance.runtime.settings import Channels, ConfigReloaded, Connector, Workspace
 from appliance.runtime.signatures import signature
 
 LOG = logging.getLogger(__name__)
 FIRST_S, LONGEST_S = 1.0, 60.0  # pauses before a channel is connected again
 CLOSING_S = 5.0
-SHIPPED = ("email", "matrix", "slack")  # with keys of their own
-OWN = ("email", "slack")  # whose packages come with ours
+SLACK = "slack"  # the one channel of which there may be several
+SHIPPED = ("email", "matrix", SLACK)  # with keys of their own
+OWN = ("email", SLACK)  # whose packages come with ours
 SETTINGS = "settings"  # the positional parameter of a `connect` whose table has keys of its own in `runtime.settings`
+NAME = re.compile(r"[a-z0-9_]{1,40}(-[a-z0-9_]{1,40})?")
 Name = Annotated[str, "the name of a channel"]
 
 
@@ -69,12 +72,15 @@ def read_tables(settings: Channels) -> dict[str, Any]:
     """The table of every channel that there is, by its name: those that ship, those with a file, those that are configured."""
     files = {name: Connector() for name in config.described("channels.connectors").choices}
     own = {item.name: vars(settings)[item.name] for item in fields(settings) if item.name in (*SHIPPED, *files)}
-    return {**files, **own, **settings.connectors}
+    # Each workspace is a channel of its own; a change of one of them is none of the others.
+    first = Workspace(**{item.name: getattr(settings.slack, item.name) for item in fields(Workspace)})
+    more = {f"{SLACK}-{name}": table for name, table in settings.slack.workspaces.items()}
+    return {**files, **own, SLACK: first, **more, **settings.connectors}
 
 
 def key_of(name: str) -> str:
     """The dotted key of a channel's table."""
-    return f"channels.{name}"
+    return f"channels.{SLACK}.workspaces.{name.removeprefix(f'{SLACK}-')}" if name.startswith(f"{SLACK}-") else f"channels.{name}"
 
 
 def admission(table: Any, *, folds_case: bool = False) -> Admission:
@@ -87,15 +93,18 @@ def admission(table: Any, *, folds_case: bool = False) -> Admission:
 
 def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
     """Make a channel, which is not connected yet; ConfigError names what is missing or the keys of its table that cannot be."""
-    key = key_of(name)
+    key, file = key_of(name), name.partition("-")[0]
+    if not NAME.fullmatch(name):
+        hint = f"name it with up to 40 of a-z, 0-9 and _, such as {SLACK}.workspaces.birds"
+        raise ConfigError(f"{key}: {name!r} cannot be the name of a channel", key=key, hint=hint)
     try:
-        function = importlib.import_module(f"{connectors.__name__}.{name}").connect
+        function = importlib.import_module(f"{connectors.__name__}.{file}").connect
     except ModuleNotFoundError as error:
-        if error.name == f"{connectors.__name__}.{name}":
+        if error.name == f"{connectors.__name__}.{file}":
             raise ConfigError(f"{key}: this version has no such channel", key=key, hint=f"set {key}.enabled = false") from None
         hint = (
             "run make in the folder of the sources, which installs it"
-            if name in OWN
+            if file in OWN
             else f"{sys.executable} -m pip install {error.name}"
         )
         raise ConfigError(f"{key}: the package {error.name} is not installed", key=key, hint=hint) from None
@@ -304,6 +313,7 @@ class Connections:
 
     def _start_one(self, name: str, table: Any) -> None:
         try:
+            self._check_app(name, table)
             connection = connect(name, table, self._services)
             admitted = Admission("open") if connection.checks_senders else admission(table, folds_case=connection.folds_case)
             parts, live = self._parts, None
@@ -317,6 +327,14 @@ class Connections:
             return
         self._runners[name] = Runner(name, connection, gateway, self._courier, live=live)
         self._runners[name].start()
+
+    def _check_app(self, name: str, table: Any) -> None:
+        """ConfigError for a workspace with the app of another one: Slack would share the events out between the two."""
+        for other, known in self._tables.items():
+            if isinstance(table, Workspace) and isinstance(known, Workspace) and other != name and known.enabled:
+                if known.app_token == table.app_token:
+                    key = f"{key_of(name)}.app_token"
+                    raise ConfigError(f"{key} is that of {other}", key=key, hint="each workspace has an app of its own")
 
     def _stop_one(self, name: str) -> None:
         self._broken.pop(name, None)

@@ -31,12 +31,12 @@ def add(command: Command) -> None:
     """Add both commands."""
     made = command("backup", backup, "save database, configuration and box/ into one file; list shows backups")
     made.add_argument("action", nargs="?", default="", choices=["", "list"], metavar="list", help="show the backups, newest first")
-    made.add_argument("--to", default="", metavar="PLACE", help="a folder on another disk; else backups.target")
+    made.add_argument("--to", default="", metavar="PLACE", help="another disk, or sftp://user@host/folder; else backups.target")
     made.add_argument(
         "--encrypt", action="store_true", help="encrypt it with a passphrase, which it asks for; backups.key_file needs none"
     )
     back = command("restore", restore, "restore a backup; the present state is kept aside")
-    back.add_argument("file", help="a file, or its name as `backup list` shows it")
+    back.add_argument("file", help="a file, its name as `backup list` shows it, or sftp://user@host/folder/file")
     back.add_argument("--dry-run", action="store_true", help="only check it and say what would change")
 
 
@@ -44,7 +44,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     """Make one, or show them."""
     from appliance.runtime import config
     from appliance.runtime.settings import Config
-    from appliance.upkeep import backup_target
+    from appliance.upkeep import backup_target, sealed_backups
 
     require_owner(home)
     try:
@@ -60,9 +60,10 @@ def backup(args: argparse.Namespace, home: Home) -> int:
         return _backup(args, home, settings, place)
     is_target = place == settings.backups.target
     try:
-        backup_target.require_disk(home, backup_target.expand(place))
-        if not args.to:
-            backup_target.require_same_disk(home, place)
+        if not sealed_backups.is_remote(place):
+            backup_target.require_disk(home, backup_target.expand(place))
+            if not args.to:
+                backup_target.require_same_disk(home, place)
         done = _backup(args, home, settings, place)
     except OwlError as error:
         if is_target:
@@ -75,10 +76,10 @@ def backup(args: argparse.Namespace, home: Home) -> int:
 
 def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
     """Make one at a place, "" for the home's own, or show those that are there."""
-    from appliance.upkeep import backup_target, backups
+    from appliance.upkeep import backup_target, backups, sealed_backups
 
-    if args.encrypt or settings.backups.key_file:
-        return _keep_sealed(args, home, settings, place)
+    if args.encrypt or settings.backups.key_file or sealed_backups.is_remote(place):
+        return _keep_elsewhere(args, home, settings, place)
     folder = backup_target.expand(place) if place else home.backups
     if args.action:
         use_zone(settings.system.timezone)
@@ -109,28 +110,34 @@ def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str
     return 0
 
 
-def _keep_sealed(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
-    """An encrypted one: made in the home first, then sealed in the folder."""
-    from appliance.upkeep import backup_target, backups, sealed_backups
+def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
+    """One that is sealed, or lies on a server: made in the home first, then brought there."""
+    from appliance.upkeep import backup_target, backups, sealed_backups, staging
 
     if not place:
         raise BadInput(
             "an encrypted backup beside the home does not help when the disk fails",
             hint="owlbox backup --encrypt --to /media/stick",
         )
+    server = sealed_backups.parse_place(place) if sealed_backups.is_remote(place) else None
     folder = backup_target.expand(place)
     if args.action:
-        names = sealed_backups.list_folder(folder)
+        names = sealed_backups.list_files(server) if server else sealed_backups.list_folder(folder)
         return show(args, {"place": place, "files": names}, names or f"no backups in {place}")
-    passphrase = _find_passphrase(args, settings, is_new=True)
+    passphrase = _find_passphrase(args, settings, is_new=True) if args.encrypt or settings.backups.key_file else ""
     with terminal.Progress() as progress:
         path = backups.make(home, settings, home.backups, progress.show).backup.path
-        name = path.name + sealed_backups.SUFFIX
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sealed_backups.seal(path, folder / name, passphrase, progress.show)
-        removed = sealed_backups.rotate(folder, name, settings.backups.keep)
-    words = f"saved {name} to {place}, sealed" + (f"; removed {len(removed)} old" if removed else "")
-    return show(args, {"file": name, "place": place, "is_sealed": True, "removed": removed}, words)
+        name = path.name + (sealed_backups.SUFFIX if passphrase else "")
+        with staging.stage(home.root) as made:
+            target = folder / name if not server else made / name if passphrase else path
+            if passphrase:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                sealed_backups.seal(path, target, passphrase, progress.show)
+            removed = sealed_backups.send(target, server, settings.backups.keep) if server else []
+        if not server:
+            removed = sealed_backups.rotate(folder, name, settings.backups.keep)
+    words = f"saved {name} to {place}" + (", sealed" if passphrase else "") + (f"; removed {len(removed)} old" if removed else "")
+    return show(args, {"file": name, "place": place, "is_sealed": bool(passphrase), "removed": removed}, words)
 
 
 def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bool) -> str:
@@ -148,18 +155,24 @@ def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bo
 
 @contextmanager
 def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: terminal.Progress) -> "Iterator[str]":
-    """The file that is to be restored: a sealed one is opened, and what was opened removed afterwards."""
+    """The file that is to be restored: fetched from a server and opened where that is needed, and removed afterwards."""
     from appliance.upkeep import restore as service
     from appliance.upkeep import sealed_backups, staging
 
-    path = service.find(home, args.file)
-    if not sealed_backups.is_sealed(path):
-        yield str(path)
+    if not sealed_backups.is_remote(args.file) and not sealed_backups.is_sealed(found := service.find(home, args.file)):
+        yield str(found)
         return
     with staging.stage(home.root if home.root.is_dir() else Path(tempfile.gettempdir())) as folder:
-        opened = folder / "opened.zip"
-        sealed_backups.unseal(path, opened, _find_passphrase(args, settings, is_new=False), progress.show)
-        yield str(opened)
+        path = folder / "fetched"
+        if sealed_backups.is_remote(args.file):
+            sealed_backups.fetch(sealed_backups.parse_place(args.file), path)
+        else:
+            path = service.find(home, args.file)
+        if sealed_backups.is_sealed(path):
+            opened = folder / "opened.zip"
+            sealed_backups.unseal(path, opened, _find_passphrase(args, settings, is_new=False), progress.show)
+            path = opened
+        yield str(path)
 
 
 def restore(args: argparse.Namespace, home: Home) -> int:

@@ -16,7 +16,7 @@ from appliance.errors import NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home
 
-NAME = "the name of a channel: email, matrix, slack, or a file in appliance/channels/connectors"
+NAME = "the name of a channel: email, matrix, slack, slack-WORKSPACE, or a file in appliance/channels/connectors"
 
 
 def list_channels(args: argparse.Namespace, home: Home) -> int:

@@ -253,7 +253,7 @@ class Email(Keys):
     pins: tuple[str, ...] = setting((), "SHA-256 of the servers' certificates; any, and no other is taken.")
 
 
-class Slack(Keys):
+class Workspace(Keys):
     """A channel through one workspace of Slack."""
 
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
@@ -266,6 +266,12 @@ class Slack(Keys):
     rooms: tuple[str, ...] = setting((), "Only these channels, `C024BE91L`; none means all that it is in.")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
     api_url: str = setting("https://slack.com/api", "Where the API is.")
+
+
+class Slack(Workspace):
+    """A channel through Slack."""
+
+    workspaces: Mapping[str, Workspace] = setting({}, "More workspaces, each a channel `slack-NAME` of its own.")
 
 
 class WebSettings(Keys):
@@ -478,7 +484,9 @@ class Backups(Keys):
 
     keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
 
-    target: str = setting("", "Folder that backups go to where none is named; empty means backups/ of the home.")
+    target: str = setting(
+        "", "Where backups go that name no place: a folder, or `sftp://user@host/folder`; empty means backups/ of the home."
+    )
     key_file: str = setting("", "File whose content encrypts backups; empty leaves them plain. Keep a copy elsewhere.")
 
 

@@ -2,7 +2,7 @@
 
 A folder below a mount point with nothing mounted lies on the machine's own disk: a backup there would be lost with it. The disk of
 the first backup is recorded beside the home's own backups, and another one is not taken for it without being asked. Knows no disk
-that is not in the kernel's table of mounts.
+that is not in the kernel's table of mounts, and does not ask servers.
 """
 
 import os
@@ -17,6 +17,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, OwlError, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.upkeep import sealed_backups
 
 RECORD = "target.json"
 ROOT = Path("/")
@@ -33,9 +34,9 @@ class Delivery(Struct, frozen=True):
 
 
 def expand(place: str) -> Path:
-    """The folder of a target; BadInput for one that looks like a server, such as nas:/backups."""
-    if re.match(r"[^/]+:", place) and not os.path.exists(place):
-        raise BadInput(f"{place} is not a place for backups", hint="name a folder; that of a server has to be mounted first")
+    """The folder of a target that is no server; BadInput for one that scp would take for a server, such as nas:/backups."""
+    if re.match(r"[^/]+:(?!//)", place) and not os.path.exists(place):
+        raise BadInput(f"{place} is not a place for backups", hint=sealed_backups.PLACES)
     return Path(place).expanduser().absolute()
 
 
@@ -80,7 +81,7 @@ def record(home: Home, place: str, error: OwlError | None = None) -> None:
     if error is not None:
         made = msgspec.structs.replace(known, problem=error.message)
     else:
-        made = Delivery(place, find_disk(expand(place)), now_ms())
+        made = Delivery(place, "" if sealed_backups.is_remote(place) else find_disk(expand(place)), now_ms())
     with suppress(OSError):
         home.backups.mkdir(mode=0o700, parents=True, exist_ok=True)
         paths.put(home.backups / RECORD, msgspec.json.encode(made))

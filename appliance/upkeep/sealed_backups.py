@@ -1,21 +1,25 @@
-"""Backups that leave this machine: sealed under a passphrase or the content of a key file.
+"""Backups that leave this machine: sealed under a passphrase or the content of a key file, to a folder or by SFTP.
 
 A sealed file begins with a line of JSON (salt and rounds of the key, nothing about the home), then has pieces of AES-256-GCM, each
-bound to its number and to whether it is the last: a file that was cut, joined or changed is refused.
+bound to its number and to whether it is the last: a file that was cut, joined or changed is refused. SFTP is the `sftp` program of
+OpenSSH, with the keys and known hosts of the user who runs it; it asks nothing.
 """
 
 import json
 import os
 import re
 import struct
+import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
-from appliance.errors import BadInput, Refused, StoreError
+from appliance.errors import BadInput, NotFound, Refused, StoreError, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
 from appliance.store import disk_faults, storage_errors
@@ -26,7 +30,11 @@ NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip(\.sealed)?")
 MAGIC, FORMAT, ROUNDS = "owlbox sealed backup", 1, 600_000
 PIECE, LONGEST_HEAD = 1 << 20, 1024
 LARGEST_PIECE = PIECE + encryption.NONCE + encryption.TAG
+LIMIT_S = 4 * 3600.0
+BRIEF_S = 8.0  # of a look whether a server lets us in
+SSH_CONFIG = "OWLBOX_SSH_CONFIG"  # names another configuration of ssh than the user's
 SHORTEST = 8  # characters of a passphrase
+PLACES = "a folder, or sftp://user@host/folder with an SSH key"
 
 
 class SealedHead(Struct, frozen=True):
@@ -36,6 +44,34 @@ class SealedHead(Struct, frozen=True):
     format: int
     salt: Annotated[str, Meta(pattern="^(?:[0-9a-f]{2}){16,64}$")]
     rounds: Annotated[int, Meta(ge=1, le=10 * ROUNDS)]
+
+
+class SftpFolder(Struct, frozen=True):
+    """A folder of an SFTP server."""
+
+    host: str
+    folder: str
+    port: int = 22
+
+
+def is_remote(text: str) -> bool:
+    """Whether a target is a server and not a folder."""
+    return "://" in text
+
+
+def parse_place(text: str) -> SftpFolder:
+    """`sftp://user@host:port/folder`; a folder that begins with /~/ is in the user's home there."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port or 22
+    except ValueError:
+        port = 0
+    if parts.scheme != "sftp" or not parts.hostname or parts.password or not port:
+        raise BadInput(f"{text} is not a place for backups", hint=PLACES)
+    folder = parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path
+    if re.search(r"[\x00-\x1f\"\\*?\[]", folder) or parts.hostname.startswith("-"):
+        raise BadInput(f"{text} has signs in its folder that sftp would take otherwise", hint="use letters, digits, - and /")
+    return SftpFolder(f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname, folder or ".", port)
 
 
 def read_key_file(path: Path) -> str:
@@ -126,11 +162,26 @@ def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> N
             target.unlink(missing_ok=True)
 
 
+def send(path: Path, place: SftpFolder, keep: int) -> list[str]:
+    """Put a file into the folder of a server, whole or not at all, and remove the one that is too many; its name."""
+    part = f"{place.folder}/.{path.name}.part"
+    _run(place, f'-mkdir "{place.folder}"', f'put "{path}" "{part}"', f'rename "{part}" "{place.folder}/{path.name}"')
+    old = _find_surplus(list_files(place), path.name, keep)
+    if old:
+        _run(place, *(f'-rm "{place.folder}/{name}"' for name in old))
+    return old
+
+
+def list_files(place: SftpFolder) -> list[str]:
+    """The backups in the folder of a server, newest first."""
+    lines = _run(place, f'ls -1 "{place.folder}"').splitlines()
+    names = (line.strip().rpartition("/")[2] for line in lines if not line.startswith("sftp>"))
+    return _sort_names(names)
+
+
 def list_folder(folder: Path) -> list[str]:
-    """The backups in a folder, newest first; those dated in the future last, as `backups.listing` has them."""
-    now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    wanted = (path.name for path in folder.glob("owlbox-*") if NAME.fullmatch(path.name))
-    return sorted(wanted, key=lambda name: ((stamp := in_order(name))[0] <= now, stamp), reverse=True)
+    """The sealed backups in a folder, newest first."""
+    return _sort_names(path.name for path in folder.glob("owlbox-*"))
 
 
 def in_order(name: str) -> tuple[str, int]:
@@ -141,15 +192,54 @@ def in_order(name: str) -> tuple[str, int]:
 
 
 def rotate(folder: Path, new: str, keep: int) -> list[str]:
-    """Remove the last sealed backup of a folder if they are too many, never the `new` one; its name.
-
-    At most one goes for one that is made, however wrong the clock is.
-    """
-    others = [name for name in list_folder(folder) if name.endswith(SUFFIX) and name != new]
-    old = others[-1:] if len(others) >= keep else []
+    """Remove the sealed backup of a folder that is one too many, never the `new` one; its name."""
+    old = _find_surplus([name for name in list_folder(folder) if name.endswith(SUFFIX)], new, keep)
     for name in old:
         (folder / name).unlink(missing_ok=True)
     return old
+
+
+def _sort_names(names: Iterable[str]) -> list[str]:
+    """The names that are those of backups, newest first; those dated in the future last, as `backups.listing` has them."""
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    wanted = (name for name in names if NAME.fullmatch(name))
+    return sorted(wanted, key=lambda name: ((stamp := in_order(name))[0] <= now, stamp), reverse=True)
+
+
+def _find_surplus(names: list[str], new: str, keep: int) -> list[str]:
+    """The last of the names but `new`, if they are too many: at most one goes for one that is made, however wrong the clock is."""
+    others = [name for name in names if name != new]
+    return others[-1:] if len(others) >= keep else []
+
+
+def fetch(place: SftpFolder, target: Path) -> None:
+    """Bring one file: the folder of the place is its path."""
+    _run(place, f'get "{place.folder}" "{target}"')
+    if not target.exists():
+        raise NotFound(f"no backup {place.folder} on {place.host}", hint="owlbox backup list --to sftp://... shows them")
+
+
+def require_answer(place: SftpFolder) -> None:
+    """Unavailable when a server does not let us in; asks for a few seconds at most."""
+    _run(place, "pwd", limit_s=BRIEF_S)
+
+
+def _run(place: SftpFolder, *commands: str, limit_s: float = LIMIT_S) -> str:
+    given, patience_s = os.environ.get(SSH_CONFIG, ""), min(20, int(limit_s / 2))
+    options = [*(["-F", given] if given else []), "-oBatchMode=yes", f"-oConnectTimeout={patience_s}", "-oLogLevel=ERROR"]
+    words = ["sftp", *options, "-b", "-", "-P", str(place.port), "--", place.host]
+    try:
+        done = subprocess.run(words, input="\n".join(commands), capture_output=True, text=True, timeout=limit_s)
+    except FileNotFoundError:
+        raise Unavailable("the program sftp is not installed", hint="sudo apt install openssh-client") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{place.host} did not answer in time", hint="try again when the network is better") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Connection closed")]
+        said = (lines or ["it hung up"])[-1].strip()
+        hint = f"try it by hand: sftp -P {place.port} {place.host}"
+        raise Unavailable(f"{place.host} cannot be used for backups: {said}", hint=hint)
+    return done.stdout
 
 
 def _read_head(path: Path) -> tuple[bytes, SealedHead] | None:

@@ -27,7 +27,7 @@ from appliance.knowledge.entries import Entries
 from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack
+from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack, Workspace
 from appliance.sessions.outbox import Outbox
 from appliance.store.database import Store
 from appliance.store.wall_clock import CLOCKLESS_MS
@@ -352,6 +352,24 @@ def test_a_defect_of_one_channel_touches_no_other_and_it_runs_again(home: Home) 
     for one in runners:
         one.close()
     assert courier.channels() == () and courier.live_channels() == frozenset()
+    store.close()
+
+
+def test_two_workspaces_with_one_app_and_odd_names_are_named_and_touch_no_other(home: Home) -> None:
+    store = new_store(home.database)
+    given = {"enabled": True, "bot_token": "b", "app_token": "a", "api_url": "http://127.0.0.1:1/api"}
+    more = {"birds": Workspace(**given), "a/b": Workspace(**{**given, "app_token": "other"})}  # type: ignore[arg-type]
+    tables = {"now": Channels(slack=Slack(**given, workspaces=more))}  # type: ignore[arg-type]
+    made = Connections(OutboxSender(Outbox(store, "core")), Events(), lambda: tables["now"], {"secret": str, "data_folder": Path})
+    made.start()
+    states = {one.name: one for one in made.list_states()}
+    assert states["slack-birds"].problem.startswith("channels.slack.workspaces.birds.app_token is that of slack")
+    assert "cannot be the name of a channel" in states["slack-a/b"].problem
+    assert states["slack"].state in ("connecting", "failing")
+    tables["now"] = Channels(slack=Slack(**given))  # type: ignore[arg-type]
+    made.apply()
+    assert [one.name for one in made.list_states() if one.name.startswith("slack")] == ["slack"]
+    made.close()
     store.close()
 
 

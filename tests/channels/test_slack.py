@@ -98,6 +98,34 @@ def test_a_reaction_to_an_answer_is_recorded_in_its_thread_without_a_model_and_n
     assert len(place.posts(1)) == 1 and place.rig.messages()[-1] == "react"
 
 
+@pytest.mark.covers("A-181", "A-015", "E-291")
+def test_each_workspace_is_a_channel_of_its_own_and_the_loss_of_one_touches_no_other(tmp_path: Path) -> None:
+    with workspace() as space, workspace("T0OTHER", ("xoxb-2", "xapp-2")) as other:
+        given = {"enabled": True, "api_url": other.url, "bot_token": "xoxb-2", "app_token": "xapp-2"}
+        given |= {"allow_from": [f"T0OTHER/{BEN}"]}
+        with channel_rig.running(tmp_path, keys(space) | channel_rig.settings("channels.slack.workspaces.other", given)) as rig:
+            rig.until_connected("slack")
+            rig.until_connected("slack-other")
+            space.event("first", ts="5.1")
+            other.event("second", ts="5.1")
+            until(lambda: len(space.posts()) == len(other.posts()) == 1, lambda: f"{space.calls} {other.calls}")
+            assert (
+                rig.session_of("first")[0] == f"slack:{TEAM}/{BEN}" and rig.session_of("second")[0] == f"slack-other:T0OTHER/{BEN}"
+            )
+            other.stop()
+            until(lambda: rig.state("slack-other").state == "failing", "the loss is noticed")
+            space.event("still here")
+            until(lambda: len(space.posts()) == 2, "it is answered")
+            until(rig.quiet, "it is counted")
+            state = rig.state("slack")
+            assert (state.state, state.taken, state.sent, state.failed, state.restarts) == ("connected", 2, 2, 0, 0)
+            assert rig.state("slack-other").key == "channels.slack.workspaces.other"
+            text = rig.core.model_parts.watching.metrics()["text"]
+            for outcome, count in (("taken", 2), ("sent", 2)):
+                assert f'owlbox_channel_messages_total{{channel="slack",outcome="{outcome}"}} {count}' in text
+            other.start()
+
+
 MALFORMED: tuple[dict[str, Any], ...] = (
     {"files": "x"},
     {"files": [1, {"size": "many", "name": 3, "url_private": ["x"]}]},

@@ -20,7 +20,7 @@ HANDED = {
     "Outbox": "sessions/outbox.py",
     "Bounds": "sandbox/workspace.py",
     "McpServer": "mcp/tools.py",
-    **dict.fromkeys(("Matrix", "Email", "Slack"), "channels"),
+    **dict.fromkeys(("Matrix", "Email", "Slack", "Workspace"), "channels"),
 }
 
 

@@ -136,11 +136,19 @@ def test_a_folder_of_fstab_that_is_not_mounted_is_no_place(box: Box, tmp_path: P
     assert backup_target.find_disk(tmp_path, root) == "/dev/sda2"
 
 
-def test_a_server_is_no_place_and_a_missing_key_file_shows_in_doctor(box: Box, tmp_path: Path) -> None:
+def test_a_dead_server_and_a_missing_key_file_show_in_doctor(box: Box, tmp_path: Path) -> None:
+    config = tmp_path / "ssh_config"
+    config.write_text("Host *\n  ProxyCommand false\n")
     with box.home.config.open("a") as file:
         file.write('\n[backups]\ntarget = "sftp://owl@nas.invalid/backups"\n')
-    for done in (box.run("doctor", "backups"), box.run("backup"), box.run("backup", "--to", "nas:/backups")):
-        assert done.returncode and "is not a place for backups" in done.stdout + done.stderr, done
+    environ = {"OWLBOX_SSH_CONFIG": str(config)}
+    found = box.run("doctor", "backups", **environ)
+    assert found.returncode == 1 and "owl@nas.invalid cannot be used for backups: " in found.stdout, found.stdout
+    assert box.run("backup", **environ).returncode == 5
+    place = sealed_backups.parse_place("sftp://owl@127.0.0.1:9/backups")
+    with pytest.raises(Unavailable, match="owl@127.0.0.1 cannot be used for backups: ssh: connect to host 127.0.0.1 port 9: Conn"):
+        sealed_backups.require_answer(place)
+    assert backups.listing(box.home.backups), "the copy at home is there, and is not what was asked for"
     found = box.run("doctor", "backups", OWLBOX__BACKUPS__KEY_FILE=str(tmp_path / "none"), OWLBOX__BACKUPS__TARGET="")
     assert found.returncode == 1 and "the key file" in found.stdout and os.fspath(tmp_path / "none") in found.stdout
 

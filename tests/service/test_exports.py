@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import sshd
 from process import Box, a_box, end, until  # noqa: F401
 
 from appliance.errors import BadInput, OwlError, Refused, StoreError
@@ -219,6 +220,15 @@ def test_of_two_backups_of_the_same_second_the_second_is_kept(tmp_path: Path) ->
     assert max(newest) == ("20260102T000000Z", 2) and min(newest) == ("20260101T000000Z", 1)
 
 
+@pytest.mark.parametrize(
+    "text", ["http://a/b", "sftp://", "sftp://u:p@host/x", 'sftp://host/a"b', "sftp://-oProxyCommand=x/y", "sftp://h:99999/"]
+)
+def test_places_that_are_none_are_named(text: str) -> None:
+    with pytest.raises(BadInput):
+        sealed_backups.parse_place(text)
+    assert sealed_backups.parse_place("sftp://u@h:2222/~/b") == sealed_backups.SftpFolder("u@h", "b", 2222)
+
+
 def test_a_sealed_backup_on_a_stick_is_restored(box: Box, tmp_path: Path) -> None:
     stick, key = tmp_path / "stick", tmp_path / "key"
     assert box.run("task", "add", "sweep").returncode == 0
@@ -246,3 +256,38 @@ def test_a_sealed_backup_on_a_stick_is_restored(box: Box, tmp_path: Path) -> Non
     key.write_text("other words than before\n")
     done = box.run("restore", str(sealed))
     assert done.returncode == 4 and "passphrase" in done.stderr and not list(box.home.root.glob(".restoring-*"))
+
+
+@pytest.mark.skipif(not sshd.SSHD, reason="needs sshd (package openssh-server)")
+def test_backups_go_to_another_machine_by_sftp_and_come_back(box: Box, tmp_path: Path) -> None:
+    for name in ("host", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    (tmp_path / "sshd").write_text(sshd.LAX.format(folder=tmp_path))
+    port = sshd.free_port()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True) if os.geteuid() == 0 else None
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen([sshd.SSHD, "-D", "-e", "-f", str(tmp_path / "sshd"), "-p", str(port)], stdout=log, stderr=log)
+    try:
+        until(lambda: sshd.is_listening(port), "sshd listens")
+        options = f"IdentityFile {tmp_path}/key\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+        (tmp_path / "ssh").write_text(options)
+        box.environ |= {"OWLBOX_SSH_CONFIG": str(tmp_path / "ssh"), "OWLBOX__BACKUPS__KEEP": "1"}
+        place = f"sftp://{sshd.USER}@127.0.0.1:{port}{tmp_path}/far"
+        assert box.run("task", "add", "sweep").returncode == 0
+        done = box.run("backup", "--to", place)
+        assert done.returncode == 0, done.stderr
+        [far] = (tmp_path / "far").iterdir()
+        assert far.name in box.run("backup", "list", "--to", place).stdout
+        assert box.run("task", "add", "dust").returncode == 0
+        assert box.run("backup", "--to", place).returncode == 0
+        [newest] = (tmp_path / "far").iterdir()  # backups.keep: one goes for one that is made
+        assert newest.name != far.name
+        assert box.run("restore", f"{place}/{far.name}").returncode != 0
+        far = newest
+        done = box.run("restore", f"{place}/{far.name}", "--home", str(tmp_path / "new"))
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(box.run("task", "list", "--json", "--home", str(tmp_path / "new")).stdout)) == 2
+    finally:
+        end(server)
+    done = box.run("backup", "--to", place)
+    assert done.returncode != 0 and "try it by hand: sftp" in done.stderr

@@ -28,6 +28,7 @@ __all__ = ["a_box"]
 PROVIDER = '[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n'
 ROUTE = '[routes.own]\nprovider = "local"\nmodel = "own"\n'
 SERVER = '[tools.mcp.own]\ncommand = "/bin/true"\n'
+WORKSPACE = "[channels.slack.workspaces.birds]\n"
 # A key, what the file has before, and a value that cannot work.
 VALUES: list[tuple[str, str, Any]] = [
     ("system.timezone", "", "Mars/Base"),
@@ -56,6 +57,9 @@ VALUES: list[tuple[str, str, Any]] = [
     ("channels.slack.api_url", "", "slack.com"),
     ("channels.slack.bot_token", "", "secret:channel/nowhere"),
     ("channels.slack.app_token", "", "secret:nowhere"),
+    ("channels.slack.workspaces.birds.api_url", WORKSPACE, "slack.com"),
+    ("channels.slack.workspaces.birds.bot_token", WORKSPACE, "secret:channel/nowhere"),
+    ("channels.slack.workspaces.birds.app_token", WORKSPACE, "secret:channel/nowhere"),
     ("channels.webhook.key", "", "secret:channel/nowhere"),
     ("channels.webhook.sources", "", {"doorbell": "secret:channel/nowhere"}),
     ("providers.acme.base_url", PROVIDER, "http://two words/v1"),
@@ -105,13 +109,17 @@ FREE = """
 providers.NAME.headers prompt.system_prompt_override heartbeat.prompt people.owner_aliases.address skills.trusted tools.disabled
 tools.mcp.NAME.args tools.mcp.NAME.client_id channels.email.user channels.email.from_address channels.email.allow_from
 channels.email.pins channels.matrix.user channels.matrix.rooms channels.matrix.allow_from channels.slack.trigger
-channels.slack.rooms channels.slack.allow_from
+channels.slack.rooms channels.slack.allow_from channels.slack.workspaces.NAME.trigger channels.slack.workspaces.NAME.rooms
+channels.slack.workspaces.NAME.allow_from
 """.split()
 
 
 def test_every_key_that_takes_a_text_is_in_the_table() -> None:
     taken = re.findall(r"^\| `([\w.]+)` \| (?:text|(?:list|table) of [a-z ]*text)", reference(), re.MULTILINE)
-    named = {re.sub(r"^(providers|routes|agents|pools|tools\.mcp)\.\w+", r"\1.NAME", key) for key, _, _ in VALUES}
+    named = {
+        re.sub(r"^(providers|routes|agents|pools|tools\.mcp|channels\.slack\.workspaces)\.\w+", r"\1.NAME", key)
+        for key, _, _ in VALUES
+    }
     assert set(taken) - named - set(FREE) == set()
 
 
@@ -196,6 +204,7 @@ def test_values_that_work_are_taken(home: Home, tmp_path: Path) -> None:
         ("models.default", "own-model"),
         ("system.timezone", "Europe/Berlin"),
         ("backups.target", str(tmp_path / "far")),
+        ("backups.target", "sftp://owl@nas.local/backups"),
         ("backups.key_file", str(tmp_path / "key")),
         ("channels.email.imap_host", "mail.example.org"),
     )

@@ -380,7 +380,11 @@ CASES: dict[str, Callable[[Rig], Said]] = {
     "folders of the home are gone": no_folder,
     "the disk of a target is not mounted": lambda rig: told(backup_target.require_disk, rig.home, Path("/media/nostick")),
     "another disk than before": another_disk,
-    "a target that is no folder": lambda rig: told(backup_target.expand, "nas:/b"),
+    "a server does not answer": lambda rig: told(
+        sealed_backups.require_answer, sealed_backups.parse_place("sftp://owl@127.0.0.1:9/b")
+    ),
+    "a target that is no place": lambda rig: told(sealed_backups.parse_place, "ftp://nas/b"),
+    "a target as scp names a server": lambda rig: told(backup_target.expand, "nas:/b"),
     "a target that is a file": lambda rig: told(backups.make, rig.home, Config(), rig.file("stick"), backups.unheard),
     "the last try failed": failed_try,
     "no backup came to the target yet": lambda rig: rig.checked(Backups(target=str(rig.place))),

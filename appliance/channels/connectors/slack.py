@@ -1,8 +1,8 @@
 """Slack by Socket Mode: talks with one person, mentions in channels, threads, reactions and files, in one workspace.
 
 An event is confirmed after its message is stored: killed in between, Slack sends it again, and its id says that it is known. A
-sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Needs the
-package websockets.
+sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Each further
+workspace is a channel of its own, with another object of this class. Needs the package websockets.
 
 Messages that could not be handed in yet, because their sender writes too much or the queue is full, wait in a `Backlog` in memory,
 bounded, in the order of each sender; Slack sends again what was not confirmed, but only a few times.
@@ -29,7 +29,7 @@ from appliance.channels.slack_api import SlackApi
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, Lost, NotFound, Refused
 from appliance.records import Outbound
-from appliance.runtime.settings import Slack
+from appliance.runtime.settings import Workspace
 from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, read_attachment
 from appliance.text.patterns import Pattern
 
@@ -118,7 +118,7 @@ class SlackChannel(Connection):
 
     is_streaming = True
 
-    def __init__(self, settings: Slack, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
+    def __init__(self, settings: Workspace, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
         self._settings = settings
         self._secret = secret
         self._data_folder = data_folder
@@ -386,6 +386,6 @@ def _forwarded(event: dict[str, Any]) -> str:
     return "\n\n".join(texts)
 
 
-def connect(settings: Slack, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:
+def connect(settings: Workspace, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:
     """The channel of this table."""
     return SlackChannel(settings, secret, data_folder)

@@ -145,6 +145,7 @@ def _list_hosts(settings: Config) -> Iterator[Check]:
         **{f"tools.mcp.{name}.issuer": server.issuer for name, server in settings.tools.mcp.items()},
         "channels.matrix.homeserver": settings.channels.matrix.homeserver,
         "channels.slack.api_url": slack.api_url,
+        **{f"channels.slack.workspaces.{name}.api_url": one.api_url for name, one in slack.workspaces.items()},
         "channels.web.address": web.address,
         "updates.source": settings.updates.source if "://" in settings.updates.source else "",
     }
@@ -204,7 +205,9 @@ def _require_among(name: str, there: Collection[str], what: str, hint: str) -> N
 
 
 def _require_target(home: Home, place: str) -> None:
-    if place:
+    if sealed_backups.is_remote(place):
+        sealed_backups.parse_place(place)
+    elif place:
         backup_target.require_disk(home, backup_target.expand(place))
 
 

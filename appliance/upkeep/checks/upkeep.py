@@ -164,7 +164,7 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
     )
     if days > WARN_DAYS or days < -1:
         return Finding("backups", "warning", said, hint)
-    if keys.target and backup_target.is_same_disk(home, keys.target):
+    if keys.target and not sealed_backups.is_remote(keys.target) and backup_target.is_same_disk(home, keys.target):
         return Finding(
             "backups",
             "warning",
@@ -181,8 +181,11 @@ def _target_fault(home: Home, keys: Backups) -> OwlError | None:
             sealed_backups.read_key_file(Path(keys.key_file).expanduser())
         if not keys.target:
             return None
-        backup_target.require_disk(home, backup_target.expand(keys.target))
-        backup_target.require_same_disk(home, keys.target)
+        if sealed_backups.is_remote(keys.target):
+            sealed_backups.require_answer(sealed_backups.parse_place(keys.target))
+        else:
+            backup_target.require_disk(home, backup_target.expand(keys.target))
+            backup_target.require_same_disk(home, keys.target)
     except OwlError as error:
         return error
     sent = backup_target.read(home, keys.target)
