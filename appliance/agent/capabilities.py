@@ -24,7 +24,7 @@ SUBJECTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Stored documents": ("browse, search, edit and file what was added", ("context", "results")),
     "About itself": ("keep what it has learnt, goals and other standing documents", ("memory", "documents")),
     "Tasks": ("plan work and do it later in the background", ("planning", "workers")),
-    "Time": ("reminders, repeated work and messages at their times", ("schedules", "waiting")),
+    "Time": ("reminders, appointments, repeated work and messages at their times", ("schedules", "calendar", "waiting")),
     "Conversations": ("look up earlier talks, send messages", ("threads", "messages")),
     "Files and commands": ("read and write files, run commands, closed off from the rest", ("files", "shell")),
     "Web": ("search it and read pages", ("web",)),

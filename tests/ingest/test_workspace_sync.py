@@ -145,7 +145,7 @@ def test_tools_over_drives_change_the_file_itself_for_a_person(desk: Desk):
     }
     context_changes.context_edit(a.uid, (LinePatch(1, 1, "1"),), **services)
     assert (desk.root / "src/a.py").read_text() == "1\ntwo\n"
-    context_changes.context_move(a.uid, "agent:/b.py", **services)
+    context_changes.context_copy(a.uid, "agent:/b.py", move=True, **services)
     assert not (desk.root / "src/a.py").exists() and desk.entries.get("agent:/b.py").body == "1\ntwo\n"
     desk.write("c.md")
     desk.project.before_turn(desk.run())

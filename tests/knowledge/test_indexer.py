@@ -387,7 +387,7 @@ def test_a_core_finds_by_meaning_and_makes_vectors_anew(box: Box) -> None:
     until(is_done, "what a worker wrote has a vector too")
     assert box.run("context", "reembed").returncode == 0
     until(is_done, "and again")
-    assert "with a vector" in box.run("context", "chunks", "agent:/pets").stdout
+    assert "with a vector" in box.run("context", "info", "agent:/pets", "--passages").stdout
     assert core.stop() == 0
     assert box.json("context", "search", "cats and where they rest")["hits"][0]["ref"] == "agent:/pets"
     assert box.run("context", "reembed").returncode == 0 and box.json("status")["search"]["vectors"] > 2

@@ -592,7 +592,7 @@ def test_timers_and_the_core_look_after_things_once(owlery: Machine):
     home = owlery.root / "var/lib/owlbox"
     config = home / "owlbox.toml"
     good = config.read_text()
-    config.write_text(f"{good}[heartbeat]\ninterval_minutes = 0.05\nafter_start = true\n[scheduler]\nmin_interval_s = 0\n")
+    config.write_text(f"{good}[heartbeat]\ninterval_minutes = 0.05\n[scheduler]\nmin_interval_s = 0\n")
     (home / "box/HEARTBEAT.md").write_text("- [ ] is the door shut?\n")
     assert owlery.ok(LAUNCHER, "ask", "hi", user="owlbox") == "Hoot hoot."
     owlery.ok("systemctl", "reload", "owlbox.service")
