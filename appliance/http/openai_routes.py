@@ -1,13 +1,16 @@
-"""The interface that programs for OpenAI's models speak: /v1/chat/completions and /v1/models.
+"""The interface that programs for OpenAI's models speak: /v1/chat/completions, /v1/models and /v1/embeddings.
 
 Model "owl" is a conversation with the assistant, with its notes, tools and memory: a chat of the person whom the request is from.
 A program sends the whole conversation with each question; the same thread goes on when what was said before is what this process
 remembers of a thread, or when the request names it (header `X-Owlbox-Thread`). Otherwise a new thread begins, and what was said
-before is put behind the question as a document. Not done: other models, tools of the program, images, audio, several choices.
+before is put behind the question as a document. Every other model is a local one as it is. Not done: tools of the program,
+images, audio, several choices.
 """
 
+import base64
 import hashlib
 import json
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.clock import new_id, now_ms
-from appliance.errors import BadInput, NotFound, OwlError
+from appliance.errors import BadInput, OwlError
 from appliance.http.message import HttpMessage, Response
 from appliance.http.program_calls import ProgramCalls, Told, token_of
 from appliance.http.server import route
@@ -31,7 +34,7 @@ NOT_TAKEN = ("functions", "logprobs", "audio")
 
 
 class ProgramTurn(Struct, frozen=True):
-    """One message of the program's conversation; results of its own tools are `tool`."""
+    """One message of the program's conversation; results of its own tools are `tool` before the owl, `user` before a model."""
 
     role: str
     text: str
@@ -44,6 +47,9 @@ class WantedAnswer(Struct, frozen=True):
     turns: tuple[ProgramTurn, ...]
     is_streamed: bool
     has_usage: bool
+    temperature: float | None
+    max_tokens: int
+    stop: tuple[str, ...]
     thread: str
 
 
@@ -57,16 +63,37 @@ class OpenAiRoutes:
 
     @route("GET", "/v1/models", access="open")
     def list_models(self, request: HttpMessage) -> Response:
-        """The assistant, for whoever may ask it."""
-        self._calls.call(request, "role.list", {})  # refused to strangers
-        data = [{"id": OWL, "object": "model", "created": 0, "owned_by": "owlbox"}]
+        """The assistant, and the local models."""
+        names = self._calls.call(request, "model.names", {})
+        found = [OWL, *names["chat"], *names["embed"]]
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "owlbox"} for name in found]
         return Response.of_json({"object": "list", "data": data})
+
+    @route("POST", "/v1/embeddings", access="open", max_body=MAX_BODY_BYTES)
+    def embed(self, request: HttpMessage) -> Response:
+        """Vectors by the local embedding model."""
+        given = request.json()
+        texts = given.get("input")
+        texts = [texts] if isinstance(texts, str) else texts
+        if not isinstance(texts, list) or not texts or not all(isinstance(one, str) and one for one in texts):
+            raise _bad("input must be a text, or a list of texts that are not empty", "input")
+        if given.get("encoding_format", "float") not in ("float", "base64"):
+            raise _bad("encoding_format must be float or base64", "encoding_format")
+        vectors = self._calls.call(request, "model.embed", {"texts": texts})["vectors"]
+        is_packed = given.get("encoding_format") == "base64"
+        data = [{"object": "embedding", "index": n, "embedding": _pack(one) if is_packed else one} for n, one in enumerate(vectors)]
+        count = sum(len(one.split()) for one in texts)  # nobody counts tokens here
+        usage = {"prompt_tokens": count, "total_tokens": count}
+        return Response.of_json({"object": "list", "data": data, "model": str(given.get("model") or "embed"), "usage": usage})
 
     @route("POST", "/v1/chat/completions", access="open", max_body=MAX_BODY_BYTES)
     def complete(self, request: HttpMessage) -> Response:
         """Send an answer, as a whole or as a stream."""
         wanted = _read_wanted(request)
-        told, key = self._ask_owl(request, wanted)
+        if wanted.model == OWL:
+            told, key = self._ask_owl(request, wanted)
+        else:
+            told, key = self._ask_model(request, wanted), ""
         answer = CompletionAnswer(wanted)
         if wanted.is_streamed:
             first = next(told, None)  # what is wrong from the start is answered with its status
@@ -108,6 +135,14 @@ class OpenAiRoutes:
         if behind:
             params["own_chars"] = len(question)
         return self._calls.stream(request, "message.send", params), whose
+
+    def _ask_model(self, request: HttpMessage, wanted: WantedAnswer) -> Told:
+        messages = [{"role": "user" if turn.role == "tool" else turn.role, "content": turn.text} for turn in wanted.turns]
+        params: dict[str, Any] = {"messages": messages, "model": wanted.model, "max_tokens": wanted.max_tokens}
+        params["stop"] = list(wanted.stop)
+        if wanted.temperature is not None:
+            params["temperature"] = wanted.temperature
+        return self._calls.stream(request, "model.chat", params)
 
     def _remember(self, whose: str, wanted: WantedAnswer, answer: "CompletionAnswer") -> None:
         """Note what was said in a thread, so that the next request goes on with it."""
@@ -184,22 +219,35 @@ class CompletionAnswer:
 
 def _read_wanted(request: HttpMessage) -> WantedAnswer:
     given = request.json()
-    model, messages = given.get("model"), given.get("messages")
-    if model != OWL:
-        raise NotFound(f"no model {str(model)[:60]}", hint=f"{OWL} is the assistant")
+    model, messages, stop = given.get("model"), given.get("messages"), given.get("stop") or []
+    if not isinstance(model, str) or not model:
+        raise _bad("model must be a name: GET /v1/models lists them", "model")
     if not isinstance(messages, list) or not messages:
         raise _bad("messages must be a list of messages", "messages")
     for name in NOT_TAKEN:
         if given.get(name):
             raise _bad(f"{name} is not supported here", name)
+    if given.get("tools") and model != OWL:
+        raise _bad("tools are not supported: a local model is lent as it is", "tools")
     if given.get("n") not in (None, 1):
         raise _bad("n must be 1: there is one choice", "n")
+    temperature, most = given.get("temperature"), given.get("max_completion_tokens") or given.get("max_tokens") or 512
+    if temperature is not None and (isinstance(temperature, bool) or not isinstance(temperature, int | float)):
+        raise _bad("temperature must be a number", "temperature")
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise _bad("max_tokens must be a whole number above 0", "max_tokens")
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or not all(isinstance(one, str) for one in stop):
+        raise _bad("stop must be a text or a list of texts", "stop")
     options = given.get("stream_options")
     return WantedAnswer(
         model=model,
         turns=tuple(_read_turn(one) for one in messages),
         is_streamed=given.get("stream") is True,
         has_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        temperature=temperature,
+        max_tokens=min(most, 100_000),
+        stop=tuple(stop),
         thread=request.header(THREAD)[:64],
     )
 
@@ -239,6 +287,11 @@ def _write_background(turns: tuple[ProgramTurn, ...], at: int) -> str:
 def _digest(whose: str, turns: tuple[ProgramTurn, ...]) -> str:
     said = json.dumps([whose, [(turn.role, turn.text.strip()) for turn in turns if turn.role != "system"]])
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _pack(vector: list[float]) -> str:
+    """A vector as the official clients ask for it: base64 of little-endian floats."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -30,6 +30,7 @@ from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError
 from appliance.http.site import page_address
 from appliance.ingest.document_methods import PromptDocuments
 from appliance.matrix.device_book import DeviceBook
+from appliance.models.raw_chat import RawChat
 from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
@@ -176,7 +177,7 @@ class Core:
         uploads = build_uploads(self.base, models, self.intake)
         workspace = WorkspaceControl(self.project, self.verbs, self.sight.require_room)
         sizes = Sizes(self.models, self.packets, self.roles, self.role_service.menu, lambda: self.live.current.models.pool)
-        states = RunStates(self.runs, self.views)
+        states, raw_chat = RunStates(self.runs, self.views), RawChat(self.models, self.local.names)
         undo = Undo(self.store, self.entries, self.runs, (self.project, self.knowledge.folder), self.events)
         return (
             *(
@@ -193,6 +194,7 @@ class Core:
                 made.transcripts,
                 undo,
                 self.models,
+                raw_chat,
                 models.accounts,
                 sizes,
                 self.sight,

@@ -50,6 +50,14 @@ class LocalModels:
         tier, basis = self.tiers.of_file(path)
         return {"model": path.stem, "tier": tier, "basis": BASES[basis]}
 
+    def names(self) -> list[str]:
+        """The local models that can be asked for by name, the one that answers first."""
+        settings = self._settings()
+        used = catalogue.in_use(self._home, (catalogue.local_names(settings) or [""])[0])
+        usable = [path for path in sorted(self._home.models.glob("*.gguf")) if not path.name.startswith(".")]
+        chats = [path.stem for path in usable if (seen := catalogue.described(path)).kind == "chat" and not seen.problem]
+        return sorted(chats, key=lambda name: (used is None or name != used.stem, name))
+
     @method("model.bench", is_long=True)
     def bench(
         self,

@@ -109,7 +109,7 @@ CARRY = """
 OWN = """
     message.send run.ask run.act run.inject run.write run.config run.resolve entry.set entry.update
     entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create
-    skill.trust skill.remove stream.append stream.complete session.create event.publish
+    skill.trust skill.remove stream.append stream.complete session.create event.publish model.chat model.embed
 """.split()
 # Told to a person or a program, who are no run; or without a text.
 TOLD = """
@@ -125,7 +125,7 @@ TOLD = """
     channel.devices channel.list channel.test channel.verify audit.list policy.reload policy.set
     policy.show policy.test stream.cancel stream.list grant.add grant.list grant.revoke secret.address
     secret.list secret.remove secret.reveal secret.rotate secret.set secret.unlock
-    model.bench model.plan model.providers
+    model.bench model.names model.plan model.providers
     model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed
     worker.list worker.log worker.reap worker.start worker.stop worker.view mcp.add mcp.auth mcp.deauth mcp.index
     mcp.ping mcp.remove mcp.servers document.list document.view heartbeat.view

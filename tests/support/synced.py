@@ -26,6 +26,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxkbuM7qc7qUmAMcwjSaxEP3yFcYjnLbVsWz
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
+model.names model.chat model.embed
 channel.devices channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list backup.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view
 entry.waiting grant.list

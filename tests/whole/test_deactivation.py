@@ -154,7 +154,7 @@ def test_what_runs_for_her_ends_at_once_and_what_runs_for_others_goes_on(ann: An
 
     def borrow() -> Iterator[str]:
         asked: Any = [{"role": "user", "content": "[slow] count"}]
-        told = ann.program().chat.completions.create(model="owl", messages=asked, stream=True)
+        told = ann.program().chat.completions.create(model="local", messages=asked, stream=True)
         yield from ((one.choices[0].delta.content or "") for one in told if one.choices)
 
     def follow(pieces: Callable[[], Iterator[str]]) -> tuple[str, bool]:
@@ -185,7 +185,7 @@ def test_what_runs_for_her_ends_at_once_and_what_runs_for_others_goes_on(ann: An
         "SELECT l.outcome FROM loops l JOIN runs r ON r.id = l.run JOIN sessions s ON s.id = r.session "
         "WHERE s.person = 'ann' ORDER BY l.id"
     )
-    assert [row[0] for row in ended] == ["cancelled"] * 3
+    assert [row[0] for row in ended] == ["cancelled", "cancelled"]
 
 
 def test_nothing_is_sent_due_or_worked_on_for_her_until_she_is_back(ann: Ann) -> None:

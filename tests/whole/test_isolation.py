@@ -149,6 +149,7 @@ LEFT_OUT = {
     "model.remote": "asks servers",
     "notice.follow": "streams until its caller leaves; `everybody` is refused below",
     "event.follow": "streams until its caller leaves; asked below",
+    "model.chat": "asks a model, and nothing of anybody is in it",
     "core.broker": "starts one",
     "fetch_url": "asks servers",
     "web_search": "asks servers",

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +67,9 @@ def user(text: str) -> Any:
     return {"role": "user", "content": text}
 
 
-def test_the_assistant_is_the_one_model(served: Served) -> None:
+def test_models_are_the_assistant_and_the_local_ones(served: Served) -> None:
     with local_client(served) as client:
-        assert [one.id for one in client.models.list()] == ["owl"]
+        assert [one.id for one in client.models.list()] == ["owl", "local", "embed"]
 
 
 def test_an_answer_of_the_assistant_is_a_thread_that_goes_on(served: Served) -> None:
@@ -101,12 +102,14 @@ def test_a_history_with_calls_of_the_programs_own_tools_is_read(served: Served) 
     ]
     with local_client(served) as client:
         found = client.chat.completions.create(model="owl", messages=talk)
+        raw = client.chat.completions.create(model="local", messages=[*talk[:3], user("[raw] and now?")])
         with pytest.raises(openai.BadRequestError, match="needs its content"):
             client.chat.completions.create(model="owl", messages=[*talk[:1], {"role": "assistant", "content": None}, *talk[4:]])
     thread = found.to_dict()["thread"]
     event = next(e for e in served.core.runs.events(str(thread)) if e.role == "user")
     said = "user: what time is it?\nassistant: [called clock with {}]\ntool: noon\nassistant: It is noon."
     assert event.content == f"[hoot] and now?\n\n[said before]\n{said}"
+    assert raw.choices[0].message.content == "As it is."
 
 
 def test_what_was_said_elsewhere_stands_behind_the_question_as_a_document(served: Served) -> None:
@@ -123,10 +126,11 @@ def test_what_was_said_elsewhere_stands_behind_the_question_as_a_document(served
     assert event.content == text and (event.input or {})["own"] == len("[hoot] who?")
 
 
-def test_an_answer_is_streamed_in_pieces(served: Served) -> None:
+@pytest.mark.parametrize("model", ["owl", "local"])
+def test_an_answer_is_streamed_in_pieces(served: Served, model: str) -> None:
     with local_client(served) as client:
         told = client.chat.completions.create(
-            model="owl", messages=[user("[slow] count")], stream=True, stream_options={"include_usage": True}
+            model=model, messages=[user("[slow] count")], stream=True, stream_options={"include_usage": True}
         )
         chunks = list(told)
     texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
@@ -135,15 +139,40 @@ def test_an_answer_is_streamed_in_pieces(served: Served) -> None:
     assert chunks[-1].choices == [] and chunks[-1].usage is not None
 
 
+def test_a_local_model_answers_as_it_is_and_nothing_is_recorded(served: Served) -> None:
+    before = len(served.core.runs.list_runs(limit=1000))
+    talk = [{"role": "system", "content": "Be brief."}, user("[raw] who?")]
+    with local_client(served) as client:
+        found = client.chat.completions.create(model="local", messages=talk, temperature=0.2, max_tokens=20, stop="\n")  # type: ignore[arg-type]
+    assert found.choices[0].message.content == "As it is." and found.model == "local"
+    assert len(served.core.runs.list_runs(limit=1000)) == before
+    assert found.usage is not None and found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens > 0
+
+
+def test_a_program_that_hangs_up_stops_the_model_it_borrowed(served: Served) -> None:
+    with local_client(served) as client:
+        told = client.chat.completions.create(model="local", messages=[user("[slow] count")], stream=True)
+        assert next(iter(told)).choices[0].delta.role == "assistant"
+        told.close()
+        begun = time.monotonic()
+        assert (
+            client.chat.completions.create(model="local", messages=[user("[raw] who?")]).choices[0].message.content == "As it is."
+        )
+    assert time.monotonic() - begun < 20
+
+
 @pytest.mark.parametrize(
     ("given", "status", "word"),
     [
-        ({"model": "gpt-9"}, 404, "no model gpt-9"),
+        ({"model": "gpt-9"}, 404, "no local model gpt-9"),
         ({"messages": []}, 400, "messages must be"),
         ({"messages": [user("x")] * 2 + [{"role": "assistant", "content": "y"}]}, 400, "last message"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]}, 400, "only texts"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, 400, "role"),
         ({"n": 3}, 400, "n must be 1"),
+        ({"model": "local", "temperature": 9.0}, 400, "temperature"),
+        ({"model": "local", "tools": [{"type": "function", "function": {"name": "x", "parameters": {}}}]}, 400, "tools"),
+        ({"max_tokens": -3}, 400, "max_tokens"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_status(served: Served, given: dict[str, Any], status: int, word: str) -> None:
@@ -165,7 +194,7 @@ def test_a_port_takes_requests_with_a_token_alone_and_works_as_its_person(served
         found = cook.chat.completions.create(model="owl", messages=[user("[hoot] who?")])
         run = served.core.runs.get(str(found.to_dict()["thread"]))
         assert found.choices[0].message.content == "Hoot." and served.core.runs.person(run.session) == "cook"
-        told = cook.chat.completions.create(model="owl", messages=[user("[slow] count")], stream=True)
+        told = cook.chat.completions.create(model="local", messages=[user("[slow] count")], stream=True)
         assert "".join(c.choices[0].delta.content or "" for c in told).endswith("ten")
     mine = served.call("message.send", text="[hoot] for my eyes only")["run"]
     headers = {"X-Owlbox-Thread": mine}
@@ -229,7 +258,10 @@ def llm(served: Served, port: int, tmp_path_factory: pytest.TempPathFactory) -> 
     if not program.exists():
         leave_out("llm is not there: make servers")
     token = served.call("login.token", name="llm", person="cook")["token"]
-    (folder / "extra-openai-models.yaml").write_text(MODELS.format(name="owl", model="owl", port=port))
+    names = {"owl": "owl", "owl-local": "local"}
+    (folder / "extra-openai-models.yaml").write_text(
+        "".join(MODELS.format(name=name, model=model, port=port) for name, model in names.items())
+    )
     made = Llm(program, {**os.environ, "LLM_USER_PATH": str(folder), "PYTHONUNBUFFERED": "1"})
     made.run("keys", "set", "owlbox", "--value", token)
     return made
@@ -243,12 +275,30 @@ def test_the_command_llm_asks_and_goes_on_in_the_same_thread(served: Served, llm
     assert len(runs) == 1
 
 
-def test_the_command_llm_shows_an_answer_as_it_is_written(llm: Llm) -> None:
-    pieces = llm.stream("-m", "owl", "[slow] count")
+@pytest.mark.parametrize("model", ["owl", "owl-local"])
+def test_the_command_llm_shows_an_answer_as_it_is_written(llm: Llm, model: str) -> None:
+    pieces = llm.stream("-m", model, "[slow] count")
     assert "".join(pieces).strip() == SLOW["text"] and len(pieces) > 3
 
 
-def test_the_command_llm_is_told_of_a_wrong_token(llm: Llm) -> None:
+def test_the_command_llm_borrows_the_local_model_and_is_told_of_a_wrong_token(served: Served, llm: Llm) -> None:
+    before = len(served.core.runs.list_runs(limit=1000))
+    words = (
+        "-m",
+        "owl-local",
+        "-s",
+        "Be brief.",
+        "-o",
+        "temperature",
+        "0.2",
+        "-o",
+        "max_tokens",
+        "20",
+        "--no-stream",
+        "[raw] who?",
+    )
+    assert llm.run(*words) == "As it is."
+    assert len(served.core.runs.list_runs(limit=1000)) == before
     done = subprocess.run(
         [llm.program, "-m", "owl", "--key", "owl-wrong", "[hoot]"],
         env=llm.environ,
