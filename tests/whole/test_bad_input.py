@@ -49,7 +49,7 @@ WORDS: dict[str, tuple[list[str], bytes, int, list[str]]] = {
     "search limit too large": (["search", "owl", "--limit", "5000"], b"", 2, ["limit", "50"]),
     "interval too short": (["thread", "follow", "--interval", "1"], b"", 2, ["1 ms", "50"]),
     "nothing to search": (["search", "!!"], b"", 2, ["!!"]),
-    "unknown note": (["read", "memory://notes/none"], b"", 3, ["memory://notes/none", "search"]),
+    "unknown note": (["read", "memory://notes/none"], b"", 3, ["memory:/notes/none", "context tree"]),
     "empty question": (["ask"], b"", 2, ["nothing to ask", "owlbox ask"]),
     "blank question": (["ask", "   "], b"\n\n", 2, ["nothing to ask", "owlbox ask"]),
     "long question": (["ask"], b"x" * 200_000, 2, ["200000", "100000", "note"]),
