@@ -20,10 +20,11 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── HttpError       503 http_error     (stage: how far a request came)
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
-    │   └── DiskFault       503 disk_fault
-    │       ├── DiskFull      503 disk_full      (no space, no inodes, or the quota is used up)
-    │       ├── DiskReadOnly  503 disk_read_only
-    │       └── DiskFailing   503 disk_failing   (the hardware gives an error for a file)
+    │   ├── DiskFault       503 disk_fault
+    │   │   ├── DiskFull      503 disk_full      (no space, no inodes, or the quota is used up)
+    │   │   ├── DiskReadOnly  503 disk_read_only
+    │   │   └── DiskFailing   503 disk_failing   (the hardware gives an error for a file)
+    │   └── Interrupted     499 interrupted    (what was begun was cut off by the end of a process)
     ├── DeadlineExceeded    504 timeout
     ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
     └── StoreError          500 store          (database unreadable, damaged or too new)
@@ -189,6 +190,15 @@ class DiskFailing(DiskFault):
     """The disk cannot read or write what was asked for."""
 
     outcome = "disk_failing"
+
+
+class Interrupted(Unavailable):
+    """What had begun was cut off, because a process that it needs ended: what was said until then is stored.
+
+    Made from its outcome alone, where another process tells of it.
+    """
+
+    status, outcome = 499, "interrupted"
 
 
 class DeadlineExceeded(OwlError):

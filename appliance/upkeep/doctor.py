@@ -158,8 +158,9 @@ def examine(home: Home, environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _refer(one: Finding, earlier: Sequence[Finding]) -> Finding:
-    """A finding; one that says what an earlier check has said names that check instead."""
-    same = next((other.name for other in earlier if one.state == "problem" and other.message == one.message), "")
+    """A finding; one that says what an earlier check has said, and knows no other step, names that check instead."""
+    said = (one.message, one.hint)
+    same = next((other.name for other in earlier if one.state == "problem" and (other.message, other.hint) == said), "")
     return replace(one, message=f"not checked: see {same}", hint="") if same else one
 
 

@@ -86,7 +86,8 @@ def assert_only_reads(box: Box) -> None:
     began_s = monotonic_s()
     found = {f["name"]: f for f in json.loads(box.run("doctor", "--json").stdout)}
     assert monotonic_s() - began_s < 9, "nobody waits for a broker that is not started"
-    assert found["disk"]["state"] == "problem" and "read-only" in found["disk"]["message"] and "dmesg" in found["disk"]["hint"]
+    assert found["disk"]["state"] == "problem" and found["disk"]["message"] == "not checked: see home"
+    assert found["home"]["state"] == "problem" and "read-only" in found["home"]["message"] and "dmesg" in found["home"]["hint"]
 
 
 @needs_root
@@ -194,7 +195,8 @@ def test_used_up_inodes_are_named_and_nothing_is_lost(memory_disk: Box) -> None:
     mount("-o", f"remount,nr_inodes={_inodes_used(box.home.root.parent)}", str(box.home.root.parent))
     assert "inodes are used up" in str(box.json("status")["faults"])
     found = {f["name"]: f for f in json.loads(box.run("doctor", "--json").stdout)}
-    assert found["disk"]["state"] == "problem" and "inodes" in found["disk"]["message"] and "df -i" in found["disk"]["hint"]
+    assert found["disk"]["state"] == "problem" and found["disk"]["message"] == "not checked: see home"
+    assert found["home"]["state"] == "problem" and "inodes" in found["home"]["message"] and "df -i" in found["home"]["hint"]
     assert box.run("remember", "needs no new file").returncode == 0
     assert core.stop() == 0
     mount("-o", f"remount,nr_inodes={_inodes_used(box.home.root.parent)}", str(box.home.root.parent))

@@ -238,7 +238,8 @@ def test_commands_about_schedules(owl: Box) -> None:
 
 @pytest.mark.covers("A-246")
 def test_what_goes_wrong_stands_in_a_file_of_its_own(owl: Box) -> None:
-    assert owl.run("schedule", "add", "odd", "--frequency", "every day at 9", "--action", "message").returncode == 0
+    words = ("--frequency", "every day at 9", "--action", "message", "--channel", "local:ada")
+    assert owl.run("schedule", "add", "odd", *words).returncode == 0
     with owl.store() as store, store.write() as execute:
         execute("UPDATE schedules SET session = 'nowhere'")
         execute("UPDATE schedule_state SET next_ms = ?", (now_ms() - 1,))

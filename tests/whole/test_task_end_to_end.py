@@ -126,12 +126,12 @@ def test_a_task_that_kills_its_worker_three_times_is_paused_and_the_asker_told_o
     until(lambda: bool(told(owl, run)), "the asker is told")
     core.call("worker.reap")
     assert told(owl, run) == [f"Task {number} (dangerous) waits for you:\n{found['waiting_reason']}"]
-    assert len(task(owl, number)["attempts"]) == 3
+    assert len(task(owl, number)["tries"]) == 3
     assert core.stop() == 0
     again: Core = owl.serve()
     assert len(told(owl, run)) == 1
     again.call("tool.call", name="reset_task", arguments={"id": number})
-    until(lambda: len(task(owl, number)["attempts"]) == 4, "after a reset it is tried again")
+    until(lambda: len(task(owl, number)["tries"]) == 4, "after a reset it is tried again")
 
 
 @pytest.mark.covers("B-005", "B-006")
@@ -140,11 +140,11 @@ def test_a_chat_leaves_long_work_to_a_worker_and_answers_while_that_works(owl: B
     run = thread_of(owl, "paint the barn")
     assert [event["tool"] for event in owl.events(run) if event["kind"] == "tool_use"] == ["create_task", "spawn_worker"]
     [made] = owl.json("task", "list")
-    until(lambda: bool(task(owl, made["id"])["thread"]), "a worker works")
+    until(lambda: bool(task(owl, made["id"])["run"]), "a worker works")
     asked = owl.run("ask", "hello")
     assert asked.stdout == "Hoot hoot.\n" and task(owl, made["id"])["status"] == "in_progress"
     [worker] = core.call("worker.list")
-    assert worker["pid"] != core.child.pid and task(owl, made["id"])["thread"] != run
+    assert worker["pid"] != core.child.pid and task(owl, made["id"])["run"] != run
     until(lambda: bool(told(owl, run)), "its result is in the chat")
     assert task(owl, made["id"])["status"] == "complete"
 
@@ -157,13 +157,13 @@ def test_another_worker_takes_over_from_a_killed_one_without_any_command(owl: Bo
         until(lambda log=Path(one["log"]): "[[sleeping]]" in log.read_text(), "it has nothing to do")  # type: ignore[misc]
     number = int(owl.json("task", "add", "slow work")["id"])
     until(lambda: bool(task(owl, number)["run"]), "one works")
-    first, second = sorted(pair, key=lambda one: one["id"] != task(owl, number)["attempts"][0]["worker"])
+    first, second = sorted(pair, key=lambda one: one["id"] != task(owl, number)["tries"][0]["worker"])
     send(first["pid"], signal.SIGKILL)
     until(lambda: task(owl, number)["status"] == "complete", "the other has done it")
-    lost, done = task(owl, number)["attempts"]
+    lost, done = task(owl, number)["tries"]
     assert (lost["worker"], done["worker"]) == (first["id"], second["id"])
     assert (lost["outcome"], done["outcome"]) == ("its worker died: killed", "complete")
-    assert owl.json("thread", "view", lost["thread"])["thread"]["outcome"] == "interrupted"
+    assert owl.json("thread", "view", lost["run"])["thread"]["outcome"] == "interrupted"
 
 
 @pytest.mark.covers("A-021")
