@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from appliance.cli import talk
-from appliance.console import help_pages, terminal, tool_command
+from appliance.console import help_pages, terminal, tool_command, watch
 from appliance.console.parser import Command, Handler, Parser, root_parser
 from appliance.console.terminal import say
 from appliance.errors import BadInput, OwlError
@@ -80,7 +80,8 @@ def main(argv: list[str] | None = None) -> int:
         handler: Handler = args.handler
         os.environ |= {CONTEXT: args.acting} if args.acting else {}
         os.environ |= {LOG_LEVEL: args.log_level} if args.log_level else {}
-        code = handler(args, paths.find_home(args.home, os.environ))
+        home = paths.find_home(args.home, os.environ)
+        code = watch.repeat(lambda: handler(args, home), args.watch) if args.watch else handler(args, home)
         sys.stdout.flush()
         return code
     except OwlError as error:

@@ -55,6 +55,9 @@ def _print_event(event: dict[str, Any]) -> None:
 
 def thread_view(args: argparse.Namespace, home: Home) -> int:
     """Everything in one thread."""
+    if args.follow:
+        return thread_follow(args, home)
+
     only = [role.strip() for role in args.only.split(",") if role.strip()]
     with connected(home) as way:
         pages = terminal.pages(way, args.id, only=only)
@@ -275,6 +278,8 @@ def _tell_settings(args: argparse.Namespace, found: dict[str, Any]) -> str:
 def _add_view(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", help=THREAD)
     made.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
+    made.add_argument("--follow", action="store_true", help="keep showing new events")
+    made.set_defaults(interval=500)
 
 
 def _add_follow(made: argparse.ArgumentParser) -> None:

@@ -11,10 +11,13 @@ from typing import Any, Literal
 
 from appliance.clock import now_ms
 from appliance.console import garbage, terminal
-from appliance.console.connect import refuse_root
-from appliance.console.terminal import say_json
+from appliance.console.connect import connected, refuse_root
+from appliance.console.terminal import say, say_json
 from appliance.console.verbs import Noun, Verb, cell
+from appliance.errors import NotFound
 from appliance.runtime.paths import Home
+
+FOLLOW_S = 0.5
 
 
 def run(args: argparse.Namespace, home: Home) -> int:
@@ -73,11 +76,44 @@ def _say_ready(handle: str) -> None:
             pass  # it has not waited for us
 
 
+def log(args: argparse.Namespace, home: Home) -> int:
+    """The end of a log, and what comes with --follow."""
+    from appliance.clock import sleep_s
+
+    with connected(home) as way:
+        try:
+            found = way.call("worker.log", {"id": args.id})
+        except NotFound as error:
+            if args.json or "no log file" not in error.message:
+                raise
+            say(f"{error.message}: {error.hint}")
+            return 0
+        if args.json and not args.follow:
+            return say_json(found)
+        if found["start"] and not args.json:
+            say(f"[the last {found['size_bytes'] - found['start']} of {found['size_bytes']} bytes]")
+        while True:
+            if args.json and found["text"]:
+                say_json(found)
+            elif found["text"]:
+                sys.stdout.write(terminal.fitting(found["text"], sys.stdout))
+                sys.stdout.flush()
+            if not args.follow or (found["status"] != "running" and not found["text"]):
+                return 0
+            sleep_s(0.0 if found["status"] != "running" else FOLLOW_S)
+            found = way.call("worker.log", {"id": found["id"], "after": found["size_bytes"]})
+
+
 def _add_run(made: argparse.ArgumentParser) -> None:
     made.add_argument("--persist", action="store_true", help="keep running until stopped")
     made.add_argument("--task-id", type=int, default=None, metavar="ID", help="only this task")
     made.add_argument("--no-eval-schedules", dest="is_scheduling", action="store_false", help="do not run schedules")
     made.add_argument("--task-may-fail", action="store_true", help="exit with 0 even if the task failed, for timers")
+
+
+def _add_follow(made: argparse.ArgumentParser) -> None:
+    made.add_argument("id", help="its id, or the beginning or end of it")
+    made.add_argument("--follow", action="store_true", help="keep showing new lines until the worker ends")
 
 
 def _describe_state(worker: dict[str, Any]) -> str:
@@ -94,11 +130,6 @@ def _tell_stopped(args: argparse.Namespace, worker: dict[str, Any]) -> str:
     if worker["state"] == "stopping":
         return f"worker {worker['id']} is stopping; owlbox worker kill ends it at once"
     return f"worker {worker['id']} has stopped"
-
-
-def _tell_log(args: argparse.Namespace, found: dict[str, Any]) -> str:
-    cut = f"[the last {found['size_bytes'] - found['start']} of {found['size_bytes']} bytes]\n" if found["start"] else ""
-    return cut + str(found["text"]).removesuffix("\n")
 
 
 def _tell_dead(args: argparse.Namespace, dead: list[dict[str, Any]]) -> list[str]:
@@ -127,7 +158,7 @@ NOUNS = (
         Verb("stop", "worker.stop", "id", says=_tell_stopped),
         Verb("kill", "worker.stop", "id", text="kill a worker; its task is pending again", fixed={"is_forced": True},
              says="worker {id} was killed"),
-        Verb("log", "worker.log", "id", text="show the end of a worker's log", says=_tell_log),
+        Verb("log", text="show the end of a worker's log", handler=log, adds=_add_follow),
         Verb("reap", "worker.reap", text="free the tasks of dead workers", says=_tell_dead),
     )),
 )

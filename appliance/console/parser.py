@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance import __version__
-from appliance.console import help_pages, tool_command
+from appliance.console import help_pages, tool_command, watch
 from appliance.errors import BadInput, OwlError
 from appliance.runtime.paths import Home
 
@@ -195,7 +195,7 @@ def root_parser(handler: Handler) -> tuple[Parser, Command, CommandActions]:
     """The command line without commands, how one is added, and those that were."""
     root = _add_common(Root(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", log_level="")
+    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", watch=0.0, log_level="")
     words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser, action=CommandActions)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
@@ -206,6 +206,9 @@ def root_parser(handler: Handler) -> tuple[Parser, Command, CommandActions]:
             made.add_argument(
                 "--log-level", type=read_level, default=argparse.SUPPRESS, metavar="LEVEL", help=f"{', '.join(LEVELS)} in any case"
             )
+        if made.prog.removeprefix("owlbox ") in watch.WATCHED:
+            given = {"type": float, "const": watch.PAUSE_S, "default": argparse.SUPPRESS, "metavar": "SECONDS"}
+            made.add_argument("--watch", nargs="?", help=f"repeat every so many seconds ({watch.PAUSE_S:g})", **given)
         return made
 
     return root, command, words_of_all

@@ -5,7 +5,7 @@ _owlbox() {
     local cur=${COMP_WORDS[COMP_CWORD]} line=${COMP_LINE:0:COMP_POINT} at=. pending= count=0 word given=
     local -a typed
     read -ra typed <<<"$line"
-    [[ $line == *[[:space:]] ]] && typed+=("")  # bash itself cuts words at colons
+    [[ $line == *[[:space:]] ]] && typed+=("")  # bash itself cuts words at colons, which addresses hold
     local last=${typed[${#typed[@]}-1]}
     for word in "${typed[@]:1:${#typed[@]}-2}"; do
         if [[ -n $pending ]]; then
@@ -35,9 +35,15 @@ _owlbox() {
         return
     fi
     COMPREPLY=()
-    for word in $given; do
-        [[ $word == "$last"* ]] && COMPREPLY+=("$word")
-    done
+    if [[ $given == @* ]]; then  # no compgen -W: it would run what stands in a name
+        while IFS=$'\t' read -r word _; do
+            [[ $word == "$last"* ]] && printf -v word %q "$word" && COMPREPLY+=("$word")
+        done < <(owlbox completion names "${given#@}" 2>/dev/null)
+    else
+        for word in $given; do
+            [[ $word == "$last"* ]] && COMPREPLY+=("$word")
+        done
+    fi
     if [[ $last == *:* && $COMP_WORDBREAKS == *:* ]]; then  # what stands before the colon is there already
         local before=${last%"${last##*:}"}
         COMPREPLY=("${COMPREPLY[@]#"$before"}")

@@ -31,6 +31,8 @@ function __owlbox_complete
     switch "$given[1]"
         case @file
             __fish_complete_path "$last"
+        case '@*'
+            owlbox completion names (string sub -s 2 -- $given[1]) 2>/dev/null
         case '*'
             test -n "$given"; and printf '%s\n' $given
     end

@@ -30,6 +30,9 @@ _owlbox() {
     fi
     if [[ $given == @file ]]; then
         _files
+    elif [[ $given == @* ]]; then
+        rows=("${(@f)$(owlbox completion names ${given#@} 2>/dev/null)}")
+        compadd -- ${${rows%%$'\t'*}:#}
     else
         compadd -- ${=given}
     fi

@@ -1,8 +1,8 @@
 """Completion for bash, zsh and fish, written from the command line: words, options and values of every command as tables.
 
-The scripts hold all that is completed, so that completing starts no process. The three differ in their language alone
-(`completion.bash` and so on, beside this module): each walks the words that were typed, and looks the place that it comes to up in
-the same tables.
+The scripts hold all that is fixed, so that completing starts no process; names of threads, tasks and so on are asked of
+`owlbox completion names KIND`, which answers when a core runs. The three differ in their language alone (`completion.bash` and so
+on, beside this module): each walks the words that were typed, and looks the place that it comes to up in the same tables.
 """
 
 import argparse
@@ -12,15 +12,60 @@ from typing import NamedTuple
 
 from appliance.console import help_pages
 
-FILE = "@file"
-FILES = frozenset(("keyfile", "inputs", "file", "output", "socket", "home", "write"))  # arguments that are files
+FILE = "file"
+# Whose names an argument takes: by its own name wherever it stands, or by the command and its name.
+KINDS = {
+    "thread": "thread",
+    "run": "thread",
+    "person": "person",
+    "user": "person",
+    "role": "role",
+    "server": "server",
+    "session": "session",
+    "model": "model",
+    "task_id": "task",
+    "blocked_by": "task",
+    "tool": "tool",
+    "ref": "entry",
+    "keyfile": FILE,
+    "inputs": FILE,
+    "file": FILE,
+    "output": FILE,
+    "socket": FILE,
+    "home": FILE,
+    "all": FILE,
+    "write": FILE,
+    "thread id": "thread",
+    "task id": "task",
+    "schedule id": "schedule",
+    "cron id": "schedule",
+    "job id": "job",
+    "worker id": "worker",
+    "session id": "session",
+    "session path": FILE,
+    "role name": "role",
+    "skill name": "skill",
+    "secret name": "secret",
+    "mcp name": "server",
+    "policy name": "tool",
+    "people name": "group",
+    "people add": "person",
+    "people leave": "person",
+    "people key": FILE,
+    "document name": "document",
+    "config key": "key",
+    "call method": "method",
+    "help words": "command",
+    "restore path": FILE,
+    "context path": "entry",
+}
 SHELLS = ("bash", "zsh", "fish")
 
 
 class CompletionPlace(NamedTuple):
     """What may follow the words of a command: actions with their lines of help, options, and values of both kinds of arguments.
 
-    `options` are names, those that take a value with `=` behind them. `values` are words, or `@file`, by an option's name or by
+    `options` are names, those that take a value with `=` behind them. `values` are words, or `@KIND`, by an option's name or by
     the number of an argument from 1, `+` for all further ones.
     """
 
@@ -51,8 +96,8 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Com
         elif action.option_strings:
             is_valued = action.nargs != 0
             options += [f"{name}=" if is_valued else name for name in action.option_strings]
-            values |= {name: given for name in action.option_strings if is_valued and (given := _values(action))}
-        elif given := _values(action):
+            values |= {name: given for name in action.option_strings if is_valued and (given := _values(path, action))}
+        elif given := _values(path, action):
             number += 1
             values["+" if action.nargs in ("*", "+") else str(number)] = given
         else:
@@ -62,11 +107,14 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Com
         yield from _walk(sub, f"{path} {word}".strip())
 
 
-def _values(action: argparse.Action) -> str:
-    """The words that an argument takes, or `@file`; "" for free text."""
+def _values(path: str, action: argparse.Action) -> str:
+    """The words that an argument takes, or `@` and the kind of their names; "" for free text."""
     if action.choices is not None:
         return " ".join(str(one) for one in action.choices if one)
-    return FILE if action.dest in FILES else ""
+    kind = KINDS.get(f"{path.split(' ')[0]} {action.dest}") or KINDS.get(action.dest)
+    if action.dest == "acting":
+        kind = "group" if "--group" in action.option_strings else "person"
+    return f"@{kind}" if kind else ""
 
 
 def scripts(parser: argparse.ArgumentParser) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """Any method from the command line, commands again and again, and one search for all places: with a core that runs."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,6 +73,16 @@ def test_a_call_reads_a_pipe_and_writes_what_is_sent_and_the_result(box: Box) ->
     assert json.loads(quiet)["status"] == 200
     wrong = box.run("call", "thread.lst")
     assert wrong.returncode == 3 and "did you mean thread.list?" in wrong.stderr
+
+
+def test_a_command_is_shown_again_and_again_until_it_is_stopped(box: Box) -> None:
+    command = [sys.executable, "-m", "appliance", "--home", str(box.home.root), "status", "--watch", "0.2", "--json"]
+    child = subprocess.Popen(command, env=box.environ, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert child.stdout is not None
+    rounds = [json.loads(child.stdout.readline()) for _ in range(3)]
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert [one["core"] for one in rounds] == ["running"] * 3 and child.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 # What every command line loads. A module more is start-up time of each command: add one only where none will do.
 ALWAYS = """
 __init__ cli.__init__ console.__init__ console.connect console.garbage console.help_pages console.parser
-console.terminal console.tool_command cli.main cli.talk clock errors
+console.terminal console.tool_command console.watch cli.main cli.talk clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
 text.invisible text.references
 """.split()

@@ -30,7 +30,7 @@ source $1; words=(${(z)2}); [[ $2 == *' ' ]] && words+=(''); CURRENT=$#words; la
 
 
 @pytest.fixture(name="box", scope="module")
-def a_box_with_scripts(shared_box: Box) -> Iterator[Box]:
+def a_served_box(shared_box: Box) -> Iterator[Box]:
     folder = Path(shared_box.environ["HOME"]) / "bin"
     folder.mkdir(parents=True)
     (folder / "owlbox").write_text(f'#!/bin/sh\nexec {sys.executable} -m appliance --home {shared_box.home.root} "$@"\n')
@@ -38,6 +38,9 @@ def a_box_with_scripts(shared_box: Box) -> Iterator[Box]:
     shared_box.environ["PATH"] = f"{folder}:{shared_box.environ['PATH']}"
     for shell in shells.SHELLS:
         (folder / f"owlbox.{shell}").write_text(shared_box.run("completion", shell).stdout)
+    shared_box.serve()
+    for words in (("task", "add", "water the plants"), ("people", "add", "ann"), ("remember", "tea is green")):
+        assert shared_box.run(*words).returncode == 0
     yield shared_box
 
 
@@ -60,17 +63,25 @@ LINES: tuple[tuple[str, list[str]], ...] = (
     ("owlbox task list --priority h", ["high"]),
     ("owlbox --home /x schedule pre", ["preview"]),
     ("owlbox --json thread vi", ["view"]),
+    ("owlbox task view ", ["1"]),
+    ("owlbox ask --user a", ["ann"]),
+    ("owlbox role view assist", ["assistant"]),
+    ("owlbox entry view memory:", ["memory://notes/tea-green"]),
+    ("owlbox config set heartbeat.ena", ["heartbeat.enabled"]),
+    ("owlbox call session.exp", ["session.export"]),
+    ("owlbox help com", ["completion"]),
     ("owlbox people add-key ann sysusers-", ["sysusers-owl.conf"]),
-    ("owlbox task view ", []),
     ("owlbox qqq", []),
 )
 
 
 @pytest.mark.parametrize("shell", shells.SHELLS)
-def test_a_shell_completes_words_options_and_values(box: Box, shell: str) -> None:
+def test_a_shell_completes_words_options_values_and_names(box: Box, shell: str) -> None:
     wrong = {}
     for line, wanted in LINES:
         found = offered(box, shell, line)
+        if shell == "bash" and ":" in line:  # bash puts back what stood before the colon
+            found = [f"{line.split()[-1].rpartition(':')[0]}:{one}" for one in found]
         if shell == "zsh" and "add-key" in line:
             found = [one for one in found if one.startswith(line.split()[-1])]
         if found != wanted:
@@ -78,8 +89,34 @@ def test_a_shell_completes_words_options_and_values(box: Box, shell: str) -> Non
     assert wrong == {}
 
 
-def test_every_shell_is_one_that_a_script_is_made_for() -> None:
+def test_what_stands_in_a_name_is_not_run(box: Box, tmp_path: Path) -> None:
+    names = ("$(touch mark)a", "`touch mark`b", "${IFS}c", "*")
+    (tmp_path / "owlbox").write_text("#!/bin/sh\nprintf '%s\\tabout\\n' " + " ".join(f"'{name}'" for name in names))
+    (tmp_path / "owlbox").chmod(0o755)
+    there = Box(box.home, {**box.environ, "PATH": f"{tmp_path}:{box.environ['PATH']}"})
+    for shell in shells.SHELLS:
+        if shutil.which(shell):
+            offered(there, shell, "owlbox task view ")
+    assert not (ROOT / "systemd/mark").exists()
+
+
+def test_names_are_told_without_a_core_as_none(box: Box, tmp_path: Path) -> None:
+    away = box.run("completion", "names", "thread", OWLBOX_HOME=str(tmp_path))
+    assert box.run("completion", "names", "task").stdout == "1\twater the plants\n" and away.returncode == 0
+    nobody = subprocess.run(
+        [sys.executable, "-m", "appliance", "--home", str(tmp_path), "completion", "names", "thread"],
+        env=box.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (nobody.returncode, nobody.stdout, nobody.stderr) == (0, "", "")
+
+
+def test_every_kind_of_names_that_a_script_asks_for_is_known(box: Box) -> None:
     assert completion.SHELLS == shells.SHELLS
+    assert set(shells.KINDS.values()) - {shells.FILE} <= set(completion.KINDS)
+    assert [kind for kind in completion.KINDS if box.run("completion", "names", kind).returncode] == []
 
 
 @needs("groff")

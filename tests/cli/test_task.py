@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from process import ROOT, Box, Core, a_box, end, until  # noqa: F401
-from test_database import a_run
+from test_database import a_run, said
 
+from appliance.cli.task import ENDS
 from appliance.clock import now_ms, process
+from appliance.sessions.runs import Runs
 from appliance.work.tasks import Claim, NewTask, TaskRows
 
 
@@ -89,6 +92,7 @@ REFUSED = [
     ("delete 99", 3, "no task 99"),
     ("reset 99", 3, "no task 99"),
     ("cancel 99", 3, "no task 99"),
+    ("watch 99", 3, "no task 99"),
     ("update 99 --name x", 3, "no task 99"),
     ("view one", 2, "id 'one' is no whole number"),
     ("add", 2, "name"),
@@ -97,6 +101,7 @@ REFUSED = [
     ("add x --deadline soon", 2, "+30m"),
     ("list --status done", 2, "done"),
     ("list --limit 0", 2, "limit"),
+    ("watch 1 --interval 1", 2, "use 50 to 60000"),
     ("explode 1", 2, "unknown command explode"),
 ]
 
@@ -140,6 +145,92 @@ def test_the_table_fits_80_columns_whatever_the_names(box: Box) -> None:
 @pytest.mark.usefixtures("worker")
 def test_add_says_nothing_of_workers_while_one_runs(box: Box) -> None:
     assert box.run("task", "add", "x").stdout == "Added task 1: x (medium)\n"
+
+
+# -- watching ---------------------------------------------------------------------------------------
+
+
+class Watch:
+    """`owlbox task watch` as somebody reads it."""
+
+    def __init__(self, box: Box, *words: str) -> None:
+        self.child = box.start("task", "watch", *words, "--interval", "50")
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    def sees(self, part: str) -> None:
+        until(lambda: any(part in line for line in self.lines) or self.child.poll() is not None, f"watch shows {part}")
+        assert any(part in line for line in self.lines), (self.lines, self.child.stderr and self.child.stderr.read())
+
+    def end(self) -> int:
+        code = self.child.wait(60)
+        self._reader.join(60)
+        return code
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("status", ["complete", "failed", "waiting"])
+def test_watching_shows_states_and_events_and_ends_with_the_task(box: Box, core: Core, status: str) -> None:
+    blocker, task = add(box, "first"), add(box, "second", "--blocked-by", "1")
+    watch = Watch(box, str(task))
+    watch.sees("task 2 is pending, waits for 1 other")
+    ended(box, claimed(box, blocker))
+    watch.sees("task 2 is pending")
+    claim = claimed(box, task)
+    watch.sees("task 2 is in progress by worker w1")
+    with box.store() as store:
+        run = a_run(store)
+        TaskRows(store).attach(claim, run)
+        Runs(store, "").append(said(run, "water it"))
+    watch.sees("  1.1 user: water it")
+    with box.store() as store:
+        Runs(store, "").append(said(run, "more " * 100))
+    watch.sees("  1.2 user: more more")
+    ended(box, claim, status)
+    assert watch.end() == ENDS[status]
+    assert watch.lines[-2:] == [f"task 2 is {status}", "It is watered."]
+    assert sum("water it" in line for line in watch.lines) == 1 and max(map(len, watch.lines)) < 230
+
+
+@pytest.mark.usefixtures("worker")
+def test_watching_goes_on_with_the_next_attempt_and_prints_json(box: Box) -> None:
+    task = add(box, "once more")
+    watch = Watch(box, str(task), "--json")
+    for number in (1, 2):
+        claim = claimed(box, task)
+        with box.store() as store:
+            run = a_run(store)
+            TaskRows(store).attach(claim, run)
+            Runs(store, "").append(said(run, f"try {number}"))
+        watch.sees(f"try {number}")
+        if number == 1:
+            with box.store() as store:
+                TaskRows(store).release("w1", "killed")
+    ended(box, claim)
+    assert watch.end() == 0
+    told = [json.loads(line) for line in watch.lines]
+    assert [(t["attempt"], t["content"]) for t in told if t["kind"] == "message"] == [(1, "try 1"), (2, "try 2")]
+    assert [t["status"] for t in told if t["kind"] == "task"][-1] == "complete" and told[-1]["text"] == "It is watered."
+
+
+@pytest.mark.parametrize("how", ["deleted", "cancelled"])
+def test_watching_ends_when_the_task_is_given_up(box: Box, how: str) -> None:
+    watch = Watch(box, str(add(box, "x")))
+    watch.sees("task 1 is pending")
+    action: dict[str, Callable[[], subprocess.CompletedProcess[str]]] = {
+        "deleted": lambda: box.run("task", "delete", "1"),
+        "cancelled": lambda: box.run("task", "cancel", "1"),
+    }
+    assert action[how]().returncode == 0
+    assert watch.end() == (3 if how == "deleted" else 1)
+    if how == "cancelled":
+        assert watch.lines[-2:] == ["task 1 is failed", "cancelled"]
 
 
 # -- taking back ------------------------------------------------------------------------------------

@@ -169,7 +169,17 @@ def test_of_a_long_log_the_end_is_shown_with_its_whole_size(owl: Box) -> None:
 def test_a_worker_without_a_log_says_so(owl: Box) -> None:
     [worker] = record(owl)
     done = owl.run("worker", "log", worker)
-    assert done.returncode == 3 and f"worker {worker} has no log file" in done.stderr
+    assert done.returncode == 0 and f"worker {worker} has no log file" in done.stdout
+    assert owl.run("worker", "log", worker, "--json").returncode == 3
+
+
+def test_a_log_is_followed_until_its_worker_ends(owl: Box) -> None:
+    add(owl, "greet me")
+    worker = owl.json("worker", "start")
+    done = owl.run("worker", "log", worker["id"], "--follow")
+    assert done.returncode == 0 and "didWork=true" in done.stdout and done.stdout.count("tick-start") == 1
+    told = owl.run("worker", "log", worker["id"], "--follow", "--json").stdout.splitlines()
+    assert "didWork=true" in "".join(json.loads(line)["text"] for line in told)
 
 
 def test_run_tells_programs_what_it_did(owl: Box) -> None:

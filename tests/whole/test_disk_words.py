@@ -126,7 +126,7 @@ def test_every_command_that_writes_names_the_fault(
 # Commands that are not walked through below: they go on until somebody leaves, ask a model or a server, or change the installation.
 NOT_WALKED = """
 ask chat tui prompt-size init serve broker web onboard restore import update doctor door docs help completion metrics
-thread.follow worker.run worker.start secret.set secret.rotate secret.unlock people.password document.edit mcp.auth
+thread.follow task.watch worker.run worker.start secret.set secret.rotate secret.unlock people.password document.edit mcp.auth
 model.add model.bench model.remote model.providers skill.install skill.prepare channel.test mcp.import-global call
 """.split()
 GIVEN = {

@@ -28,6 +28,8 @@ NOT_RUN = {
     "owlbox": "opens the full screen",
     "owlbox chat": "talks until its end of input",
     "owlbox logs --level": "goes on until it is stopped",
+    "owlbox status --watch": "goes on until it is stopped",
+    "owlbox task list --watch": "goes on until it is stopped",
     "owlbox people add-key": "wants the key of another computer",
     "owlbox people remove-key": "wants the key of another computer",
     "owlbox model": "downloads, removes or measures a model",
