@@ -113,12 +113,12 @@ def test_a_room_is_a_group_made_when_first_addressed_and_silent_when_deactivated
     assert rig.session_of("in the room")[:2] == (f"chat:group:{group}", f"group:{group}") and group.startswith("new-")
     entrance.take(said(BEN, "to you alone"))
     assert rig.session_of("to you alone")[:2] == (f"chat:{BEN}", f"user:chat:{BEN.replace(':', '%3A')}")
-    people.activate_group(group, is_active=False)
+    people.change_group(group, is_active=False)
     assert not entrance.take(said(BEN, "not heard", room="!new:x.org", is_proven=True)) and "not heard" not in rig.messages()
     assert "in the room" in rig.messages()
-    people.activate_group(group, is_active=True)
+    people.change_group(group, is_active=True)
     assert entrance.take(said(BEN, "heard again", room="!new:x.org"))
-    people.assign_room("family", "chat/!new:x.org")
+    people.change_group("family", room="chat/!new:x.org")
     entrance.take(said(BEN, "as family", room="!new:x.org"))
     assert rig.session_of("as family")[1] == "group:family"
 
