@@ -181,7 +181,7 @@ def test_a_wrong_password_is_named_with_its_key(box: Box) -> None:
         box.sync(password="wrong")
     assert "401" in refused.value.message and refused.value.hint == "look at channels.calendar.user and password"
     assert "wrong" not in str(refused.value)
-    assert box.account().check() == ["calendar: Home", "contacts: People"]
+    assert sorted(box.account().check()) == ["calendar: Home", "contacts: People"]
 
 
 def test_repeated_events_and_those_of_others_are_not_changed(box: Box) -> None:

@@ -144,8 +144,8 @@ def test_discover_says_every_method_with_schemas_of_arguments_and_results(served
     wanted = "message.send tool.call ingest.page skill.view event.follow event.publish core.status run.act"
     assert set(wanted.split()) <= set(methods)
     tools = {one["name"] for one in served.call("tool.list")}
-    needed = {f"{verb}_schedule" for verb in ("create", "view", "enable", "delete", "preview")} | {"list_schedules"}
-    assert needed <= tools and {"delegate", "fetch_url", "create_task", "view_task", "cancel_task"} <= tools
+    needed = {f"{verb}_schedule" for verb in ("create", "view", "update", "delete", "preview")} | {"list_schedules"}
+    assert needed <= tools and {"delegate", "fetch_url", "create_task", "view_task", "update_task"} <= tools
 
 
 def literal_calls() -> Iterator[tuple[str, str, list[str] | None]]:

@@ -281,7 +281,7 @@ def test_people_look_at_packets_from_the_command_line(stage: Stage, home: Home, 
 def test_a_thread_of_which_nothing_is_kept_says_how_that_is_changed(stage: Stage) -> None:
     run = stage.core.runs.begin("local:ada", "chat").id
     with pytest.raises(NotFound, match="nothing that was sent") as caught:
-        stage.core.sight.copy(run, 0)
+        stage.core.sight.size(run, 0)
     assert 'runs.copies = "all"' in caught.value.hint
 
 
