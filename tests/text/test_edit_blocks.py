@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, OwlError, TooLarge
-from appliance.text.edit_blocks import Operation, Sed, is_marked, parse_markers, parse_sed
+from appliance.text.edit_blocks import Operation, Sed, parse_markers, parse_sed
 
 WHOLE = "replace"
 
@@ -36,7 +36,6 @@ def plain(body: str) -> list[Operation]:
 def test_the_keyword_selects_what_is_done(form: str, word: str, kind: str) -> None:
     body = form.format(word)
     assert [(o.kind, o.text, o.search) for o in parse_markers(body)] == [(kind, "hello", None)]
-    assert is_marked(body)
 
 
 @pytest.mark.covers("R-124", "E-058")
@@ -60,7 +59,6 @@ def test_any_other_word_is_an_envelope_of_the_whole_text(form: str, word: str) -
 )
 def test_search_and_replace_are_one_edit(body: str) -> None:
     assert parse_markers(body) == [Operation("search_replace", "new", "old")]
-    assert is_marked(body)
 
 
 @pytest.mark.covers("E-049")
@@ -138,7 +136,7 @@ def test_text_between_markers_keeps_every_character_of_its_own(body: str, search
 def test_half_an_edit_is_an_error_that_says_what_is_missing(body: str, words: str) -> None:
     with pytest.raises(BadInput, match=words) as caught:
         parse_markers(body)
-    assert caught.value.hint and is_marked(body)
+    assert caught.value.hint
 
 
 @pytest.mark.covers("R-127", "E-061", "R-121", "R-124")
@@ -166,7 +164,6 @@ def test_half_an_edit_is_an_error_that_says_what_is_missing(body: str, words: st
 )
 def test_what_only_looks_like_a_marker_is_text(body: str) -> None:
     assert parse_markers(body) == plain(body)
-    assert not is_marked(body)
 
 
 @pytest.mark.covers("R-126", "E-062")
@@ -220,7 +217,6 @@ def test_too_many_edits_are_refused() -> None:
     for body in ("<<APPEND a APPEND " * 201, "=====\na\n>>>>> REPLACE\n" * 201, "s/a/b/;" * 201):
         with pytest.raises(TooLarge, match="200"):
             parse_markers(body)
-        assert is_marked(body)
 
 
 @given(st.text(" \n\tabc.,<>=:/", max_size=60))
@@ -238,10 +234,9 @@ def test_any_text_is_edits_or_an_error_of_ours_and_loses_nothing(body: str) -> N
     try:
         found = parse_markers(body)
     except OwlError as error:
-        assert error.hint and is_marked(body)
+        assert error.hint
         return
     assert found and all(o.text in body and (o.search or "") in body for o in found)
-    assert is_marked(body) == (found != plain(body))
     if not any(sign in body for sign in ("<<", "=====", "s")):
         assert found == plain(body)
 
@@ -303,7 +298,7 @@ def sed(old: str, new: str, flags: str = "") -> Sed:
 )
 def test_one_substitution_is_read(text: str, old: str, new: str, flags: str) -> None:
     assert parse_sed(text) == [sed(old, new, flags)]
-    assert parse_markers(text) == [Operation("sed", text)] and is_marked(text)
+    assert parse_markers(text) == [Operation("sed", text)]
 
 
 @pytest.mark.covers("R-133", "E-066")
@@ -354,7 +349,6 @@ def test_what_is_not_all_sed_is_text(text: str) -> None:
 def test_sed_that_we_cannot_do_is_an_error(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         parse_sed(text)
-    assert is_marked(text)
 
 
 @given(st.text("s/|;\\ab gi\n&1", max_size=30).map(lambda t: "s/" + t))

@@ -20,9 +20,9 @@ from appliance.runtime.methods import LocalCall, find_methods
 
 OFFERED = (
     *("create_task", "list_tasks", "view_task", "update_task", "delete_task"),
-    *("list_threads", "view_thread", "context_search", "context_info", "context_tree", "context_list_drives", "context_refresh"),
+    *("list_threads", "view_thread", "context_search", "context_info", "context_tree", "context_refresh"),
     *("context_grep", "search_semantic", "context_read", "read_large_result", "spawn_worker", "search_history"),
-    *("mcp_list_tools", "mcp_search", "mcp_info", "mcp_exec", "create_schedule", "list_schedules"),
+    *("mcp_list_tools", "mcp_info", "mcp_exec", "create_schedule", "list_schedules"),
 )
 NOT_OFFERED = ("complete_task", "fail_task", "wait_task")
 
