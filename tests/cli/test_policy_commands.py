@@ -78,11 +78,11 @@ def test_test_shows_how_a_folder_would_be_seen(core: Core, tmp_path: Path) -> No
 @pytest.mark.covers("A-031", "A-032")
 def test_without_a_network_no_tool_asks_the_web(core: Core) -> None:
     rules(core, "[network]\nproxy = false\n")
-    for name, given in (("fetch_url", {"url": "http://[::1]/"}), ("mcp_search", {"query": "owls"})):
+    for name, given in (("fetch_url", {"url": "http://[::1]/"}), ("mcp_list_tools", {"query": "owls"})):
         found = tool(core, name, **given)
         assert (found["status"], found["message"]) == (403, f"{name} is not allowed here (network.proxy.disabled)")
     row = core.call("audit.list", kind="policy_denied", limit=1)[0]
-    assert (row["actor"], row["rule"]) == ("mcp_search", "network.proxy.disabled")
+    assert (row["actor"], row["rule"]) == ("mcp_list_tools", "network.proxy.disabled")
     assert "network.proxy.disabled" in said(core.box, "policy", "test", "--network", "proxy", code=4)
     assert tool(core, "search", query="owl")["status"] == 200
     rules(core)

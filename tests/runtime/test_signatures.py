@@ -123,7 +123,7 @@ def test_every_tool_refuses_what_it_does_not_know_inside_its_arguments() -> None
             with pytest.raises(BadInput, match="surplus"):
                 one.signature.bind({field.name: sample})
             tried.add(one.mark.name)
-    assert {"skill_write", "skill_edit", "context_edit"} <= tried
+    assert {"skill_write", "document_write", "context_edit"} <= tried
 
 
 def _sample(kind: msgspec.inspect.Type) -> Any:

@@ -95,7 +95,7 @@ def test_what_a_worker_s_process_writes_comes_while_it_works(core: Core) -> None
     core.call("worker.start")
 
     def thread() -> str:
-        return str(core.call("tool.call", name="view_task", arguments={"id": task})["data"].get("thread") or "")
+        return str(core.call("tool.call", name="view_task", arguments={"id": task})["data"].get("run") or "")
 
     until(lambda: bool(thread()), "a worker has begun")
     with following(core, thread()) as heard:

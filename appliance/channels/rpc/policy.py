@@ -60,10 +60,14 @@ class PolicyMethods:
 
     @method("policy.set")
     def set(
-        self, session: str, document: Annotated[str, "the text of a policy file; empty: that for everybody"] = "", *, call: Call
+        self,
+        session: str,
+        document: Annotated[str | None, "the text of a policy file; none: that for everybody"] = None,
+        *,
+        call: Call,
     ) -> dict[str, Any]:
         """Give a conversation a policy of its own, over the one for everybody, or take it away; what holds there now."""
-        if not document:
+        if document is None:
             self._gate.lift_session(session, caller_name(call))
             return {"session": session}
         policy = _policy_data(self._gate.set_session(session, document, caller_name(call)))
