@@ -70,7 +70,7 @@ def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(b
         assert line in user
     assert "- Your name: Hedwig" in told(box, "IDENTITY") and "- How to speak: kurz" in told(box, "SOUL")
     assert "You are Owlbox" in told(box, "SOUL"), "what stood there stays"
-    assert talk(box, "Hello") == "" and interview_in(box).next().text == ""
+    assert talk(box, "Hello") == "" and interview_in(box).answer().text == ""
     with pytest.raises(NotFound):
         interview_in(box).answer("more")
 
