@@ -369,7 +369,8 @@ class Search:
             place = max(0, start - spare), stop + spare
             seen.setdefault(entry, []).append(place)
             text, line = self._read_snippet(entry, place, (start, stop), line)
-            yield Hit(path, title, round(score, 3), snippet(text, words, looks), kinds[entry], line, at_ms)
+            # Two digits: how rare a word is depends on what others keep, too, and a third one would tell them.
+            yield Hit(path, title, float(f"{score:.2g}"), snippet(text, words, looks), kinds[entry], line, at_ms)
 
     def _read_snippet(self, entry: int, place: tuple[int, int], chunk: tuple[int, int], line: int) -> tuple[str, int]:
         """What an entry says at a place around a chunk, in whole words, and the chunk's line."""
