@@ -1301,6 +1301,7 @@ def test_a_decision_that_was_recorded_and_not_followed_is_followed_at_the_next_s
     with opened(tmp_path, {"decided-and-died": [put("decided.txt")]}) as before:
         told = before.ask("[decided-and-died] Write it.")
         (ref,) = before.waiting(told.run)
+        before.inbox.close("a turn that is not over yet would follow the decision itself")
         actor = Actor("client", told.run, *before.core.runs.moment(told.run))
         before.core.verbs.resolve(actor, ref, True)  # and here the process would have died
     with opened(tmp_path, {"decided-and-died": ["Gone on with."]}) as after:
