@@ -42,6 +42,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import WorkerSettings
 from appliance.service.core import Core
 from appliance.sessions.runs import Runs
+from appliance.sessions.turns import WAITING
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
 from appliance.work.tick import TickParts, Ticks
@@ -1296,19 +1297,6 @@ def test_what_waits_survives_a_restart_and_goes_on_behind_it(tmp_path: Path) -> 
         assert heard.end == LoopEnded(200, "ok") and [t["seq"] for t in after.core.runs.turns(told.run)] == [1, 2]
 
 
-@pytest.mark.covers("R-063")
-def test_a_decision_that_was_recorded_and_not_followed_is_followed_at_the_next_start(tmp_path: Path) -> None:
-    with opened(tmp_path, {"decided-and-died": [put("decided.txt")]}) as before:
-        told = before.ask("[decided-and-died] Write it.")
-        (ref,) = before.waiting(told.run)
-        before.inbox.close("a turn that is not over yet would follow the decision itself")
-        actor = Actor("client", told.run, *before.core.runs.moment(told.run))
-        before.core.verbs.resolve(actor, ref, True)  # and here the process would have died
-    with opened(tmp_path, {"decided-and-died": ["Gone on with."]}) as after:
-        heard = after.heard(Told(told.run, told.loop), after.inbox.start_waiting)
-        assert heard.end == LoopEnded(200, "ok") and heard.said == "Gone on with." and after.entry("decided.txt") == "text"
-
-
 LIFE = {
     CrashPoint.ACCEPTED: "ok",
     CrashPoint.LOOP_STARTED: "interrupted",
@@ -1335,6 +1323,35 @@ with opened(Path(sys.argv[1]), KILLED, passed, Path(sys.argv[3])) as stage:
     stage.ask("[killed] Do it.")
 """
 )
+
+
+DECIDED = (
+    USE_ROOMS
+    + """
+import os, signal
+from pathlib import Path
+from test_scenarios import Actor, opened, put
+
+with opened(Path(sys.argv[1]), {"decided-and-died": [put("decided.txt")]}, runtime=Path(sys.argv[2])) as stage:
+    told = stage.ask("[decided-and-died] Write it.")
+    (ref,) = stage.waiting(told.run)
+    stage.inbox.close("a turn that is not over yet would follow the decision itself")
+    stage.core.verbs.resolve(Actor("client", told.run, *stage.core.runs.moment(told.run)), ref, True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+)
+
+
+@pytest.mark.covers("R-063")
+def test_a_decision_that_was_recorded_and_not_followed_is_followed_at_the_next_start(tmp_path: Path, runtime: Path) -> None:
+    words = [sys.executable, "-c", DECIDED, str(tmp_path), str(runtime / "child")]
+    done = quick.run(words, cwd=quick.ROOT, env=quick.ENVIRON, timeout_s=100)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with opened(tmp_path, {"decided-and-died": ["Gone on with."]}) as after:
+        (run,) = after.core.runs.list_runs()
+        assert after.core.runs.loop(1).status == WAITING
+        heard = after.heard(Told(run.id, 1), after.inbox.start_waiting)
+        assert heard.end == LoopEnded(200, "ok") and heard.said == "Gone on with." and after.entry("decided.txt") == "text"
 
 
 @pytest.mark.covers("R-042", "R-058", "R-062")
