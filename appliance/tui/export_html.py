@@ -26,9 +26,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def render_page(title: str, events: Sequence[dict[str, Any]]) -> str:
     """The page of a thread with these events."""
-    from appliance.tui.markdown_view import parser  # late: the Markdown parser takes its time
+    from appliance.tui.markdown_view import answer_parser  # late: the Markdown parser takes its time
 
-    markdown = parser()
+    markdown = answer_parser()
     markdown.validateLink = lambda url: url.startswith(("https://", "http://"))  # type: ignore[method-assign]
     markdown.disable("image")
     results = {event["call_id"]: event for event in events if event["kind"] == "tool_result"}

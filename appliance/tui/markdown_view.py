@@ -5,13 +5,18 @@ References such as [box://notes/garden.md] are shown as [notes/garden.md] and op
 """
 
 import re
+from collections.abc import Callable, Sequence
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.style import Style
 from textual.widgets import Markdown
-from textual.widgets._markdown import MarkdownBlock, MarkdownParagraph
+from textual.widgets._markdown import MarkdownBlock, MarkdownBullet, MarkdownListItem, MarkdownOrderedList, MarkdownParagraph
 
 from appliance.text.invisible import escape_invisible
 from appliance.text.references import for_people
@@ -23,6 +28,56 @@ WEB = ("http://", "https://", "file://", "mailto://")
 def parser() -> MarkdownIt:
     """The parser for CommonMark with tables, without HTML."""
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def answer_parser() -> MarkdownIt:
+    """The same for what is said in a talk: a line ends where it was ended."""
+    made = parser()
+    made.core.ruler.push("line_ends", _keep_line_ends)
+    made.core.ruler.push("numbers", _keep_numbers)
+    return made
+
+
+def _keep_line_ends(state: StateCore) -> None:
+    for token in state.tokens:
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
+
+
+def _keep_numbers(state: StateCore) -> None:
+    lists: list[list[Token]] = []
+    for token in state.tokens:
+        if token.type == "ordered_list_open":
+            lists.append([])
+        elif token.type == "list_item_open" and token.info:
+            lists[-1].append(token)
+        elif token.type == "ordered_list_close":
+            items = lists.pop()
+            for item in items if _is_numbered([one.info for one in items]) else ():
+                item.attrSet("value", item.info)
+
+
+def _is_numbered(written: Sequence[str]) -> bool:
+    """Whether each item of a list has a number of its own; "1. 1. 1." is counted."""
+    return len(set(written)) == len(written)
+
+
+class Numbered(MarkdownOrderedList):
+    """A list with the numbers that were written, where each has its own: tasks are called by theirs."""
+
+    def compose(self) -> ComposeResult:
+        """The items behind their numbers."""
+        items = [block for block in self._blocks if isinstance(block, MarkdownListItem)]
+        if not _is_numbered([block.bullet for block in items]):
+            yield from super().compose()
+            return
+        width = max((len(block.bullet) for block in items), default=0) + len(". ")
+        for block in items:
+            bullet = MarkdownBullet()
+            bullet.symbol = f"{block.bullet}. ".rjust(width + 1)
+            yield Horizontal(bullet, Vertical(*block._blocks))
+        self._blocks.clear()
 
 
 class Words(MarkdownParagraph):
@@ -42,7 +97,7 @@ class Prose(Markdown):
     """Markdown, set close."""
 
     BULLETS = ["• ", "◦ ", "▪ ", "• ", "◦ "]
-    BLOCKS = {**Markdown.BLOCKS, "paragraph_open": Words}
+    BLOCKS = {**Markdown.BLOCKS, "paragraph_open": Words, "ordered_list_open": Numbered}
     DEFAULT_CSS = """
     Prose { padding: 0 2; }
     Prose MarkdownHeader { margin: 0 0 1 0; padding: 0; content-align: left middle; text-style: bold; background: transparent; }
@@ -56,8 +111,8 @@ class Prose(Markdown):
     Prose MarkdownHorizontalRule { margin: 0 0 1 0; padding: 0; }
     """
 
-    def __init__(self, text: str = "") -> None:
-        super().__init__(escape_invisible(text), parser_factory=parser, open_links=False)
+    def __init__(self, text: str = "", parse: Callable[[], MarkdownIt] = parser) -> None:
+        super().__init__(escape_invisible(text), parser_factory=parse, open_links=False)
 
     def update(self, markdown: str) -> AwaitComplete:
         """Show this instead."""

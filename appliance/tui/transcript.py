@@ -342,8 +342,8 @@ class Transcript(VerticalScroll, can_focus=False):
             await answer.update(event["content"])
 
     async def _add_prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
-        from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
+        from appliance.tui.markdown_view import Prose, answer_parser  # late: the Markdown parser takes its time
 
-        prose = Prose(text)
+        prose = Prose(text, answer_parser)
         await self.add(prose, before, seq)
         return prose

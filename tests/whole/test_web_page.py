@@ -266,6 +266,8 @@ def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
             "[not] http://[::1]:8080/a, http://[x] and http://[",
             "[an owl](https://example.org/Owl_(bird)) and [b](<https://example.org/b>) [c](javascript:x)",
             "**a *b*** _c_d_ 2 * 3 * 4 ~~e~~ ***f*** *g\n\n## h ##\n- - -",
+            "3. eggs\n1. milk",
+            "1. one\n1. two",
             "one  \ntwo\\\nthree \u202eevil\u2069 \U000e0034 \u2028 👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते",
         ],
     )
@@ -275,6 +277,8 @@ def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
         '<p>[not] <a href="http://[::1]:8080/a">http://[::1]:8080/a</a>, http://[x] and http://[</p>',
         '<p><a href="https://example.org/Owl_(bird)">an owl</a> and <a href="https://example.org/b">b</a> <span>c</span></p>',
         "<p><strong>a <em>b</em></strong> <em>c_d</em> 2 * 3 * 4 <del>e</del> <strong><em>f</em></strong> *g</p><h4>h</h4><hr>",
+        '<ol start="3"><li value="3">eggs</li><li value="1">milk</li></ol>',
+        "<ol><li>one</li><li>two</li></ol>",
         "<p>one<br>two<br>three \\u{202e}evil\\u{2069} \\u{e0034}\n👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते</p>",
     ]
 

@@ -157,10 +157,12 @@ function list(lines, at, depth, made) {
   const base = indent(lines[at]);
   const isOrdered = /\d/.test(ITEM.exec(lines[at])[2]);
   const start = isOrdered ? Number.parseInt(ITEM.exec(lines[at])[2], 10) : 1;
+  const written = []; // tasks are called by their numbers, which need not follow each other
   const items = element(isOrdered ? "ol" : "ul", isOrdered && start !== 1 ? { start } : {});
   while (at < lines.length) {
     const found = ITEM.exec(lines[at]);
     if (!found || indent(lines[at]) > base + 1 || indent(lines[at]) < base || /\d/.test(found[2]) !== isOrdered) break;
+    written.push(Number.parseInt(found[2], 10));
     const inner = [found[3]];
     const content = found[0].length - found[3].length;
     at += 1;
@@ -175,6 +177,8 @@ function list(lines, at, depth, made) {
     while (at + 1 < lines.length && !lines[at].trim() && ITEM.test(lines[at + 1]) && indent(lines[at + 1]) === base) at += 1;
     items.append(item(inner, depth));
   }
+  const isCounted = new Set(written).size < written.length || written.every((number, n) => number === start + n); // "1. 1. 1." is, too
+  if (isOrdered && !isCounted) [...items.children].forEach((one, n) => (one.value = written[n]));
   made.push(items);
   return at;
 }
