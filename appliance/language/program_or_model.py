@@ -37,7 +37,7 @@ from appliance.language.planning.plans import (
     shown_source,
     tool_call,
 )
-from appliance.language.planning.reminder_plans import NO_CALENDAR
+from appliance.language.planning.reminders_and_events import NO_CALENDAR
 from appliance.language.planning.row_plans import RowPlans
 from appliance.language.ports import EventCalendar, Notes
 from appliance.language.request_texts import strip_notes

@@ -14,7 +14,7 @@ from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.language.languages import Languages
 from appliance.language.planning.plans import Do, Plan, Say, Scene
-from appliance.language.planning.reminder_plans import CalendarPlans, Reminders
+from appliance.language.planning.reminders_and_events import CalendarPlans, Reminders
 from appliance.language.router import OF_CALENDAR, ORDER, Router
 from appliance.records import Outcome
 
@@ -156,6 +156,20 @@ def test_a_reminder_goes_by_the_next_time_in_a_calendar(calendars: Calendars) ->
     plan = Reminders(ROUTER, lambda: NOW, (), lambda text: [], plans.find).set(Scene("tiny", said, ()), intent)
     assert isinstance(plan, Do)
     assert datetime.fromisoformat(plan.call.arguments["when"]) == TOMORROW + timedelta(hours=9, minutes=30)
+
+
+def test_of_two_things_that_have_the_name_neither_is_guessed(calendars: Calendars, tmp_path: Path) -> None:
+    other = EVENTS.replace("UID:a", "UID:d").replace("SUMMARY:Dentist", "SUMMARY:Dentist of the cat").replace("T100000", "T080000")
+    store = new_store(tmp_path / "two.db")
+    entries = Entries(store)
+    for name, text in (("family", EVENTS), ("cat", other)):
+        entries.put(f"box://{name}.ics", Content(body=name, original=text.encode()))
+    plans = CalendarPlans(Calendars(entries, lambda: ZONE, lambda: None), lambda: NOW, ROUTER.languages.function_words())
+    intent = ROUTER.cue("remind me half an hour before the dentist")
+    assert intent is not None
+    plan = Reminders(ROUTER, lambda: NOW, (), lambda text: [], plans.find).set(Scene("tiny", intent.text, ()), intent)
+    assert isinstance(plan, Say) and "When should I remind you" in plan.text
+    store.close()
 
 
 def test_without_a_calendar_nothing_is_looked_at_first(tmp_path: Path) -> None:

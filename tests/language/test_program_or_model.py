@@ -23,7 +23,7 @@ from appliance.language.languages import Languages
 from appliance.language.planning import errands
 from appliance.language.planning.effect_references import References, last_effect, thing_of
 from appliance.language.planning.plans import Do, Say, Scene
-from appliance.language.planning.reminder_plans import Reminders
+from appliance.language.planning.reminders_and_events import Reminders
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import LAST, Router
 from appliance.language.times import recurrence

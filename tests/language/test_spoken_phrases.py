@@ -14,7 +14,7 @@ import pytest
 
 from appliance.language.languages import Languages, read_shipped, shipped_names
 from appliance.language.planning.plans import Say, Scene
-from appliance.language.planning.reminder_plans import Reminders
+from appliance.language.planning.reminders_and_events import Reminders
 from appliance.language.router import Router
 from appliance.language.times.reductions import STEP
 

@@ -20,7 +20,7 @@ from appliance.language.planning import conversation, errands, results
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
-from appliance.language.planning.reminder_plans import CalendarPlans, Reminders, meant_text
+from appliance.language.planning.reminders_and_events import CalendarPlans, Reminders, meant_text
 from appliance.language.planning.results import do, set_priority
 from appliance.language.ports import EventCalendar, Notes
 from appliance.language.router import OF_CALENDAR, REMINDING, Intent, Router, is_reason
@@ -213,17 +213,17 @@ class Effects:
 
     def _change_named(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
         """What is dropped, put off or made urgent by the name of the one open task or reminder that has it."""
-        what, tasks = intent.parts["what"], list[Mapping[str, Any]]()
+        what = intent.parts["what"]
 
         def named(outcome: Outcome) -> list[Mapping[str, Any]]:
             ones = [*_tasks_in(outcome), *(outcome.data or {}).get("schedules", ())]
             return self._find_meant(what, [(one["name"], one) for one in ones], least=NAMED)
 
         def look_on(outcome: Outcome) -> Plan:
-            tasks.extend(named(outcome) if intent.name != "named_move" else ())
-            return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+            tasks = named(outcome) if intent.name != "named_move" else []
+            return Do(tool_call("list_schedules", status="active", limit=1000), partial(chosen, tasks))
 
-        def chosen(outcome: Outcome) -> Plan:
+        def chosen(tasks: Sequence[Mapping[str, Any]], outcome: Outcome) -> Plan:
             reminders = named(outcome) if intent.name != "named_level" else []
             if len(tasks) + len(reminders) != 1:
                 return otherwise()

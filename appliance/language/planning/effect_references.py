@@ -17,7 +17,7 @@ from appliance.language.languages import words_in
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
-from appliance.language.planning.reminder_plans import Reminders, rule_of
+from appliance.language.planning.reminders_and_events import Reminders, rule_of
 from appliance.language.planning.results import do, set_priority
 from appliance.language.router import LAST, Intent
 from appliance.language.times.time_expression import TimeExpression

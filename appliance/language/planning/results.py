@@ -27,8 +27,13 @@ Told = Callable[[Language, Mapping[str, Any], Mapping[str, Any]], str]
 
 
 def do(call: ToolCall, intent: Intent, name: str = "", said: Plan | None = None) -> Do:
-    """A call whose result is told, to the thing of this name; `said` is told instead where it went well."""
-    return Do(call, lambda outcome: said if said is not None and not outcome.is_error else told(call, outcome, intent, name))
+    """A call whose result is told, to the thing of this name; `said` is told instead where it went well and is done."""
+
+    def say(outcome: Outcome) -> Plan:
+        is_done = not outcome.is_error and "held" not in (outcome.data or {})
+        return said if said is not None and is_done else told(call, outcome, intent, name)
+
+    return Do(call, say)
 
 
 def set_priority(task: Mapping[str, Any], level: str, intent: Intent) -> Do:

@@ -210,7 +210,10 @@ class Reminders:
 
     def _set_beside(self, found: TimeExpression, intent: Intent) -> Plan:
         """A reminder so long before something that is named: its next time in a calendar, else the one day that the notes have."""
-        for event in self._events(found.event)[:1]:
+        events = self._events(found.event)
+        if len({event.title for event in events}) > 1:
+            return self.ask_instead(replace(intent, parts={"task": found.text}))
+        for event in events[:1]:
             base = dates.Moment(event.start, not event.is_day)
             is_clock = found.shift is not None and found.shift[0] % time_expression.DAY_S != 0
             rule = time_expression.beside(found, base, self._zone()) if base.has_clock or not is_clock else None
@@ -416,14 +419,8 @@ class CalendarPlans:
         start, is_day = self._start(found.when, recurrence.at(found.rule), language)
         title = found.text[:1].upper() + found.text[1:]
         call = tool_call("add_event", title=title, start=f"{start:%Y-%m-%d}" if is_day else f"{start:%Y-%m-%d %H:%M}")
-
-        def told(outcome: Outcome) -> Plan:
-            if outcome.is_error or "held" in (outcome.data or {}):
-                return answer_of(outcome, intent)
-            when = dates.spelled(start, language) + ("" if is_day else f", {start:%H:%M}")
-            return Say(language.say("calendar_added", text=title, when=when))
-
-        return Do(call, told)
+        when = _spelled(start, language, is_day=is_day)
+        return results.do(call, intent, said=Say(language.say("calendar_added", text=title, when=when)))
 
     def move(self, scene: Scene, intent: Intent) -> Plan | None:
         """Another time for an event of the calendar; None where no event is named."""
@@ -445,26 +442,16 @@ class CalendarPlans:
         given = f"{start:%Y-%m-%d}" if is_day else f"{start:%Y-%m-%d %H:%M}"
         call = tool_call("change_event", ref=found[0].ref, start=given)
 
-        def told(outcome: Outcome) -> Plan:
-            if outcome.is_error or "held" in (outcome.data or {}):
-                return answer_of(outcome, intent)
-            when = dates.spelled(start, language) + ("" if is_day else f", {start:%H:%M}")
-            return Say(language.say("calendar_moved", text=found[0].title, when=when))
-
-        return Do(call, told)
+        when = _spelled(start, language, is_day=is_day)
+        return results.do(call, intent, said=Say(language.say("calendar_moved", text=found[0].title, when=when)))
 
     def remove(self, scene: Scene, intent: Intent) -> Plan | None:
         """Take an event out of the calendar; None where no event is named."""
         found = self.find(intent.parts["what"])
         if len(found) != 1:
             return self._ask_which(found, intent)
-
-        def told(outcome: Outcome) -> Plan:
-            if outcome.is_error or "held" in (outcome.data or {}):
-                return answer_of(outcome, intent)
-            return Say(intent.language.say("calendar_removed", text=found[0].title))
-
-        return Do(tool_call("remove_event", ref=found[0].ref), told)
+        said = Say(intent.language.say("calendar_removed", text=found[0].title))
+        return results.do(tool_call("remove_event", ref=found[0].ref), intent, said=said)
 
     def _ask_which(self, found: Sequence[NamedEvent], intent: Intent) -> Plan | None:
         if not found:
@@ -515,3 +502,8 @@ class CalendarPlans:
         where = f" ({one.place})" if one.place else ""
         waits = f" {language.say('calendar_waiting')}" if one.state else ""
         return f"- {when}: {one.title}{where}{waits} [{shown_source(one.ref)}]"
+
+
+def _spelled(at: datetime, language: Language, *, is_day: bool) -> str:
+    """When an event begins, in words."""
+    return dates.spelled(at, language) + ("" if is_day else f", {at:%H:%M}")
