@@ -23,10 +23,8 @@ FOR_BACKGROUND = 2  # sequences that only background work uses
 LEAVE_FREE_BYTES = 200_000_000  # memory that putting aside does not touch
 ENDS_BYTES = 1_000_000  # of numbers behind whole prompts; one has 0.2 MB in the bundled model, at most 0.6 in others
 
-MARKS_BYTES, KEPT_MARKS = (
-    256_000_000,
-    4,
-)  # of partial states in all, and how many of a sequence: one has 50 MB in a model of 4 billion
+MARKS_BYTES = 256_000_000  # of partial states in all: one has 50 MB in a model of 4 billion
+KEPT_MARKS = 4  # of a sequence
 
 Stop = Callable[[], bool]
 

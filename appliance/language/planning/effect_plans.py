@@ -62,8 +62,8 @@ class Effects:
 
     def plan_dated(self, scene: Scene) -> Plan | None:
         """What is asked or wanted of a calendar; None where there is none, or it has nothing of the kind."""
-        intent = self._router.cue(scene.text, OF_CALENDAR) if self.calendar.is_known() else None
-        return None if intent is None else self.make(scene, intent)
+        intent = self._router.cue(scene.text, OF_CALENDAR)
+        return self.make(scene, intent) if intent is not None and self.calendar.is_known() else None
 
     def stored_memories(self) -> list[tuple[str, str]]:
         """What the person asked to be remembered, oldest first: references and texts."""
