@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+ZONES = "/usr/share/zoneinfo"  # where the C library looks
+
 
 def now_ms() -> int:
     """Wall clock in milliseconds since 1970, UTC."""
@@ -44,15 +46,21 @@ def local_time(at_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
 
 
-def use_zone(name: str) -> None:
-    """Show moments in this zone from now on: an IANA name, UTC or +HH:MM; "local" is that of the machine."""
+def use_zone(name: str) -> bool:
+    """Show moments in this zone from now on: an IANA name, UTC or +HH:MM; "local" is that of the machine.
+
+    False for a name that the machine does not know: its own zone stays then, where the C library would show UTC.
+    """
     if name in ("", "local"):
-        return
+        return True
     if name[0] in "+-":
         name = f"<{name.replace(':', '')}>{'-' if name[0] == '+' else '+'}{name[1:]}"  # POSIX counts westwards
+    elif name.upper() not in ("UTC", "GMT", "Z") and not os.path.isfile(os.path.join(os.environ.get("TZDIR") or ZONES, name)):
+        return False
     if os.environ.get("TZ") != name:
         os.environ["TZ"] = name
         time.tzset()
+    return True
 
 
 def local_hms() -> str:

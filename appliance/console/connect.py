@@ -5,6 +5,7 @@ running core start quickly (the one place besides `cli.main` where imports are n
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,7 @@ class RemoteTable:
 
     def _greet(self) -> Client:
         made = Client(self._path, name="cli", timeout_s=STARTING_S, identity=self._identity)
-        use_zone(str(made.server.get("zone", "")))
+        _show_times_in(str(made.server.get("zone", "")))
         return made
 
 
@@ -94,6 +95,7 @@ class InProcess:
         self._context = environ.get(CONTEXT, "")
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
+        _show_times_in(self._core.live.current.system.timezone)
         self._check_path = jsonrpc.check_path
         self._has_looked = False
         self._local_call = methods.LocalCall
@@ -120,6 +122,13 @@ class InProcess:
     def close(self) -> None:
         """End the core of this command."""
         self._core.close("command finished")
+
+
+def _show_times_in(zone: str) -> None:
+    """Moments of this command are those of this zone; what it shows instead of one that is not known is said."""
+    if not use_zone(zone):
+        said = f"owlbox: system.timezone {zone!r} is not known: times are those of this machine's zone (owlbox doctor)"
+        print(said, file=sys.stderr)
 
 
 def reach(home: Home, environ: Mapping[str, str]) -> Reach:

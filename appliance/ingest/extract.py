@@ -221,7 +221,7 @@ def _find_heading(text: str) -> str:
     except BadInput:
         front, body = {}, head
     named = front.get("title")
-    return str(named) if isinstance(named, str | int | float) and str(named).strip() else markdown.title(body)
+    return named if isinstance(named, str) and named.strip() else markdown.title(body)
 
 
 def _describe_columns(text: str, comma: str) -> str:

@@ -325,7 +325,7 @@ def _find_title(path: Path, text: str) -> str:
     except BadInput:
         front, body = {}, text
     title = front.get("title")
-    if not isinstance(title, str | int | float) or not str(title).strip():
+    if not isinstance(title, str) or not title.strip():
         title = markdown.title(body) if path.suffix.lower() in HEADED else ""
     return " ".join(str(title or (path.stem if path.suffix.lower() in MARKDOWN else path.name)).split())[:TITLE_CHARS]
 

@@ -74,7 +74,7 @@ class Documents:
     def create(self, name: str, content: str, loading: str, run: str = "", *, is_vouched: bool = False) -> Path:
         """A new document that the assistant may change again; Conflict where there is one of this name."""
         path = self._document_path(name)
-        front = {LOADING: loading, MODIFICATION: True}
+        front = {LOADING: loading, MODIFICATION: "true"}
         self._require_open(path, front, is_own=True)
         if path.exists():
             raise Conflict(f"there is a document {name}", hint="document_write changes lines of it")
@@ -230,5 +230,5 @@ def _check_front(before: dict[str, Any], after: dict[str, Any]) -> None:
         raise BadInput(f"front matter has no key {strange[0]}", hint=f"there are {', '.join(KEYS)}")
     if after.get(LOADING, "always") not in LOADS:
         raise BadInput(f"{LOADING}: {after[LOADING]!r}", hint=f"use {' or '.join(LOADS)}")
-    if after.get(MODIFICATION) is not before.get(MODIFICATION):
+    if after.get(MODIFICATION) != before.get(MODIFICATION):
         raise BadInput(f"{MODIFICATION} is not the assistant's to change", hint="leave that line as it is")

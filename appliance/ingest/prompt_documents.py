@@ -126,7 +126,7 @@ def may_modify(name: str, front: Mapping[str, Any]) -> bool:
     """Whether the assistant may change a document of box/ itself: by its name, then by its front matter (B-112)."""
     if name in PROTECTED:
         return False
-    said = front.get(MODIFICATION)
+    said = markdown.truth(front.get(MODIFICATION))
     return said is not False if name in OPEN else said is True
 
 

@@ -146,7 +146,7 @@ def from_markdown(text: str) -> MemoryRecord:
         labels=_labels(front),
         importance=_number(front, "importance", 5, int),
         confidence=_number(front, "confidence", 1.0, float),
-        is_verified=front.get("verified") is True,
+        is_verified=markdown.truth(front.get("verified")) is True,
         version=_number(front, "version", 1, int),
         source=str(front.get("source") or ""),
         ttl_s=_number(front, "ttl", 0, int),
@@ -162,7 +162,7 @@ def _iso(at_ms: int) -> str:
 def _milliseconds(front: Mapping[str, Any], key: str) -> int:
     value = front[key]
     try:
-        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        at = datetime.fromisoformat(str(value))
     except ValueError:
         raise BadInput(
             f"{key} {value!r} is not a time", hint="write one such as 2026-01-31T08:00:00+00:00", outcome=f"bad_{key}"
@@ -176,18 +176,19 @@ def _texts(front: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = front.get(key) or []
     if not isinstance(value, list):
         raise BadInput(f"{key} must be a list, not {value!r}", outcome=f"bad_{key}")
-    return tuple(str(item) for item in value[:MAX_TAGS])
+    return tuple(str(item) for item in value[:MAX_TAGS] if item is not None)
 
 
 def _labels(front: Mapping[str, Any]) -> dict[str, str]:
     value = front.get("labels") or {}
     if not isinstance(value, dict):
         raise BadInput(f"labels must be lines of name: value, not {value!r}", outcome="bad_labels")
-    return {str(key): str(item) for key, item in value.items()}
+    return {key: "" if item is None else str(item) for key, item in value.items()}
 
 
 def _number(front: Mapping[str, Any], key: str, default: Any, kind: type) -> Any:
-    value = front.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"{key} must be a number, not {value!r}", outcome=f"bad_{key}")
-    return kind(value)
+    value = front.get(key, str(default))
+    try:
+        return kind(float(value))
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{key} must be a number, not {value!r}", outcome=f"bad_{key}") from None

@@ -29,6 +29,7 @@ FOLDER = "roles"  # of box/
 ASSISTANT, WORKER, HEARTBEAT, CHILD = "assistant", "worker", "heartbeat", "child"
 SHIPPED = (ASSISTANT, WORKER, "researcher", "coder", "memory", HEARTBEAT)
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
 MAX_CHARS = 20_000
 DELEGATING = ("delegate",)  # the one tool of an assistant that only delegates
 DIRECT = tuple(modes.BAR + group for group in modes.AWAY)  # what one has not that does the rest itself
@@ -282,18 +283,23 @@ class _Front(Struct, frozen=True):
     def get(self, key: str, kind: type | tuple[type, ...], otherwise: Any) -> Any:
         self.used.add(key)
         found = self.raw.get(key)
+        return otherwise if found in markdown.NOTHING else self._checked(key, found if isinstance(found, kind) else None)
+
+    def _checked(self, key: str, found: Any) -> Any:
         if found is None:
-            return otherwise
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise BadInput(f"{key}: {found!r} is not a valid value", hint="docs/guides/roles.md explains every key")
+            raise BadInput(f"{key}: {self.raw[key]!r} is not a valid value", hint="docs/guides/roles.md explains every key")
         return found
+
+    def truth(self, key: str, otherwise: bool) -> bool:
+        found = self.get(key, str, None)
+        return otherwise if found is None else bool(self._checked(key, markdown.truth(found)))
 
     def names(self, key: str) -> tuple[str, ...] | None:
         found = self.get(key, (list, str), None)
         if found is None or found == "all":
             return None
         given = found.split(",") if isinstance(found, str) else found
-        if not all(isinstance(one, str) for one in given):
+        if not all(isinstance(one, str) and not NUMBER.fullmatch(one) and markdown.truth(one) is None for one in given):
             raise BadInput(f"{key}: {found!r} is not a list of names", hint=f"write {key}: [one, two]")
         return tuple(name for one in given if (name := one.strip()))
 
@@ -304,10 +310,13 @@ class _Front(Struct, frozen=True):
         return found
 
     def number(self, key: str, low: float, high: float) -> float | None:
-        found = self.get(key, (int, float), None)
-        if found is not None and not low <= found <= high:
-            raise BadInput(f"{key}: {found} is out of range", hint=f"use {low:g} to {high:g}")
-        return None if found is None else float(found)
+        said = self.get(key, str, None)
+        if said is None:
+            return None
+        found = float(self._checked(key, said if NUMBER.fullmatch(said) else None))
+        if not low <= found <= high:
+            raise BadInput(f"{key}: {said} is out of range", hint=f"use {low:g} to {high:g}")
+        return found
 
 
 KEYS = (
@@ -346,7 +355,7 @@ def parse(name: str, text: str) -> Role:
         preset=front.word("preset", get_args(Preset), "auto"),
         prompt_file=front.get("prompt_file", str, ""),
         text=markdown.visible(body),
-        has_skills=front.get("skills", bool, True),
+        has_skills=front.truth("skills", True),
     )
 
 

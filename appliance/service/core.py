@@ -72,7 +72,7 @@ from appliance.service.web_process import WebProcess, build_web_process
 from appliance.store import visibility
 from appliance.upkeep import home_faults
 from appliance.upkeep.backups import BackupMethods
-from appliance.upkeep.checks.unworkable import require_workable
+from appliance.upkeep.checks.unworkable import find_unworkable, require_workable
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
 from appliance.work.work_events import WorkStarting
@@ -356,7 +356,11 @@ class Core:
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
-            "faults": [*home_faults.listing(self.home, self.store), *home_faults.next_start(self.home, self.base.environ)],
+            "faults": [
+                *home_faults.listing(self.home, self.store),
+                *home_faults.next_start(self.home, self.base.environ),
+                *map(str, find_unworkable(self.home, settings, keys=("system.timezone", "heartbeat.timezone"))),
+            ],
             "folder": self.box_folder.status(),
             "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),

@@ -93,5 +93,4 @@ def _asked(skill: Skill, package: SkillPackage) -> list[ReviewFinding]:
 
 def _format(skill: Skill, package: SkillPackage) -> list[ReviewFinding]:
     front, _, _ = front_matter.read(skill.text)
-    source = skill.text.split("---", 2)[1] if front else ""
-    return [ReviewFinding("format", fault) for fault in find_field_faults(front, source, skill.path.parent.name)]
+    return [ReviewFinding("format", fault) for fault in find_field_faults(front, skill.path.parent.name)]

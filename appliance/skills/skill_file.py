@@ -112,7 +112,7 @@ def parse_skill(path: Path, text: str) -> Skill:
     if not name:
         raise BadInput(f"{word!r} has no letter or digit to name a skill by", outcome="invalid_name")
     front, body, notes = front_matter.read(text)
-    if name_of(str(front.get("name", name))) != name:
+    if name_of(str(front.get("name") or name)) != name:
         raise BadInput(
             f"its front matter calls it {front['name']!r}, its folder {name!r}", hint="make them equal", outcome="invalid_skill"
         )
@@ -122,16 +122,16 @@ def parse_skill(path: Path, text: str) -> Skill:
     addons = _table(front, "addons")
     return Skill(
         name=name,
-        description=" ".join(str(front.get("description") or "").split()),
+        description=" ".join(_text(front.get("description")).split()),
         text=text,
         path=path,
-        is_always=str(_field(front, "always")).lower() == "true",
+        is_always=markdown.truth(_field(front, "always")) is True,
         bins=_names(needs, "requires", "bins"),
         env=_names(needs, "requires", "env"),
         arguments=_arguments(_field(front, "arguments")),
         packages=_packages(addons),
         script_env=_names(addons, "addons", "env"),
-        license=str(front.get("license") or ""),
+        license=_text(front.get("license")),
         agents=_names(front, "", "agents"),
         small=_sentences(_field(front, "small")),
         body_start=text.rindex(body.strip()),
@@ -167,10 +167,10 @@ def find_faults(folder: Path) -> list[str]:
         front, _ = markdown.split(f"---\n{parts[1].strip(chr(10))}\n---\n")
     except BadInput as error:
         return [error.message]
-    return find_field_faults(front, parts[1], folder.stem if is_alone else folder.name)
+    return find_field_faults(front, folder.stem if is_alone else folder.name)
 
 
-def find_field_faults(front: Mapping[str, Any], source: str, folder: str) -> list[str]:
+def find_field_faults(front: Mapping[str, Any], folder: str) -> list[str]:
     """What is wrong with the fields of a front matter for a skill in a folder of this name."""
     faults = []
     if extra := sorted(str(key) for key in front if key not in PUBLIC_FIELDS):
@@ -178,11 +178,11 @@ def find_field_faults(front: Mapping[str, Any], source: str, folder: str) -> lis
     if "name" not in front:
         faults.append("name is missing")
     else:
-        faults += _name_faults(_scalar(front["name"], source, "name"), folder)
+        faults += _name_faults(_text(front["name"]), folder)
     if "description" not in front:
         faults.append("description is missing")
     else:
-        text = _scalar(front["description"], source, "description")
+        text = _text(front["description"])
         if not text.strip():
             faults.append("description must say something")
         elif len(text) > MAX_DESCRIPTION:
@@ -191,7 +191,7 @@ def find_field_faults(front: Mapping[str, Any], source: str, folder: str) -> lis
         value = front["compatibility"]
         if isinstance(value, dict | list):
             faults.append("compatibility must be text")
-        elif len(text := _scalar(value, source, "compatibility")) > MAX_COMPATIBILITY:
+        elif len(text := _text(value)) > MAX_COMPATIBILITY:
             faults.append(f"compatibility has {len(text)} characters, the limit is {MAX_COMPATIBILITY}")
     return faults
 
@@ -215,14 +215,8 @@ def _name_faults(name: str, folder: str) -> list[str]:
     return faults
 
 
-def _scalar(value: object, source: str, key: str) -> str:
-    """A value as it is written: the strict reader knows no numbers, dates or truth values."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict | list):
-        return ""
-    found = re.search(rf"^{re.escape(key)}\s*:[ \t]*(.*?)[ \t]*(?:[ \t]#.*)?$", source, re.MULTILINE)
-    return "" if found is None or found[1].startswith("#") else found[1].strip("\"'")
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _find_loose_yaml(source: str) -> list[str]:
@@ -272,7 +266,7 @@ def _sentences(value: object) -> tuple[str, ...]:
 
 def _table(front: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = _field(front, key)
-    if value in (None, ""):
+    if value in markdown.NOTHING or value == "":
         return {}
     if not isinstance(value, dict):
         raise BadInput(f"{key} must be a table, not {value!r}", outcome="invalid_skill")
@@ -297,8 +291,8 @@ def _arguments(value: object) -> tuple[Argument, ...]:
         found[name] = Argument(
             name.strip(),
             " ".join(str(item.get("description") or "").split()),
-            str(item.get("required")).lower() == "true",
-            None if default is None else str(default),
+            markdown.truth(item.get("required")) is True,
+            None if default in markdown.NOTHING else str(default),
         )
     return tuple(found.values())
 

@@ -340,9 +340,7 @@ def _skill_of(package: SkillPackage) -> Skill:
     front, _, _ = front_matter.read(text)
     name = name_of(str(front.get("name") or package.name))
     skill = parse_skill(Path(name) / "SKILL.md", text)
-    if faults := [
-        fault for fault in find_field_faults(front, text.split("---", 2)[1] if front else "", name) if "is missing" in fault
-    ]:
+    if faults := [fault for fault in find_field_faults(front, name) if "is missing" in fault]:
         raise BadInput(f"{package.source} is not a skill: {'; '.join(faults)}", outcome="invalid_skill")
     return skill
 

@@ -1,19 +1,30 @@
 """Markdown as people write it here: front matter, comments, headings. Pure text, no files."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.errors import BadInput
+
+if TYPE_CHECKING:
+    import yaml
 
 FENCE = "---"
 MOST_FRONT_CHARS = 32 * 1024  # that are read as YAML for its fields
 FENCE_LINE = re.compile(r"^---[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+NOTHING = (None, "~", "null")
+NUMBERED = re.compile(r"[ \t]+(#\w.*)")  # "issue #12", "#general": a remark has a blank behind its sign
+TAGS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """Front matter and body; BadInput when the front matter is there and cannot be read."""
+    """Front matter and body; BadInput when the front matter is there and cannot be read.
+
+    Values are texts as they are written, lists and tables of them, and None where nothing is: `yes`, `1.10` and `2026-01-01`
+    are a name or a description in most places. `truth` reads those that are to be true or false.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].strip() != FENCE:
@@ -26,7 +37,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
 
     try:
         front = _load_yaml("\n".join(lines[1:end]))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
+    except (yaml.YAMLError, RecursionError) as error:
         mark, said = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
         where = f" (line {mark.line + 2})" if mark is not None else ""
         why = " ".join(str(said).split())
@@ -57,12 +68,8 @@ def fields(text: str) -> tuple[list[str], str]:
     body, lines = text[len(head) :].lstrip("\r\n"), head.splitlines()
     end = len(lines) - 1
     try:
-        said = (
-            None
-            if len(head) > MOST_FRONT_CHARS
-            else _load_yaml("\n".join(lines[1:end]), getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-        )  # as strings: 0160 555 is no number, and 12:30 not 750
-    except (yaml.YAMLError, ValueError, RecursionError):
+        said = None if len(head) > MOST_FRONT_CHARS else _load_yaml("\n".join(lines[1:end]))
+    except (yaml.YAMLError, RecursionError):
         return [line.strip() for line in lines[1:end] if line.strip()], body
     if not isinstance(said, dict):
         return [line.strip() for line in lines[1:end] if line.strip()], body
@@ -74,14 +81,43 @@ def fields(text: str) -> tuple[list[str], str]:
     return found, body
 
 
-def _load_yaml(source: str, kind: Any = None) -> Any:
+def truth(value: Any) -> bool | None:
+    """What a value of front matter says by one of YAML's words for true and false; None when it says something else."""
+    return TRUTHS.get(value.lower()) if isinstance(value, str) else None
+
+
+def _load_yaml(source: str) -> Any:
     """YAML without aliases: a few lines of them say more than a message about them could hold."""
     import yaml
 
-    loader = kind or getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is in every wheel; built by hand it may be missing
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml is in every wheel; built by hand it may be missing
     if "*" in source and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=loader)):
         raise yaml.YAMLError("aliases such as *name are not taken")
-    return yaml.load(source, Loader=loader)
+    node = yaml.compose(source, Loader=loader)
+    return None if node is None else _value(node, source)
+
+
+def _value(node: "yaml.Node", source: str) -> Any:
+    import yaml
+
+    if node.tag not in TAGS:
+        raise yaml.MarkedYAMLError(problem=f"tags such as {node.tag} are not taken", problem_mark=node.start_mark)
+    if isinstance(node, yaml.MappingNode):
+        return {_key(key): _value(value, source) for key, value in node.value}
+    if not isinstance(node, yaml.ScalarNode):
+        return [_value(one, source) for one in node.value]
+    if node.style:  # quoted, or in lines of its own
+        return node.value
+    behind = NUMBERED.match(source, node.end_mark.index)
+    return f"{node.value} {behind[1].rstrip()}".lstrip() if behind and truth(node.value) is None else node.value or None
+
+
+def _key(node: "yaml.Node") -> str:
+    import yaml
+
+    if not isinstance(node, yaml.ScalarNode):
+        raise yaml.MarkedYAMLError(problem="a name must be one word or text", problem_mark=node.start_mark)
+    return str(node.value)
 
 
 def visible(body: str) -> str:

@@ -120,12 +120,17 @@ def test_a_folder_that_is_not_there_holds_no_documents(tmp_path: Path) -> None:
 # -- markdown -------------------------------------------------------------------------------------------
 
 
+ROOM = {"day": "2026-13-45", "room": "4 #12", "in": "#general", "none": None}
+
+
 @pytest.mark.parametrize(
     ("text", "front", "body"),
     [
         ("plain", {}, "plain"),
-        ("---\na: 1\nb: [x]\n---\n\nbody", {"a": 1, "b": ["x"]}, "body"),
-        ("\ufeff---\r\na: 1\r\n---\r\nbody\r\n", {"a": 1}, "body\n"),
+        ("---\na: 1\nb: [x]\n---\n\nbody", {"a": "1", "b": ["x"]}, "body"),
+        ("\ufeff---\r\na: 1\r\n---\r\nbody\r\n", {"a": "1"}, "body\n"),
+        ("---\non: yes\nb: {c: [no, 1.10, 0x1F, null]}\n---\nx", {"on": "yes", "b": {"c": ["no", "1.10", "0x1F", "null"]}}, "x"),
+        ("---\nday: 2026-13-45\nroom: 4 #12\nin: #general\nnone:  # yet\n---\nx", ROOM, "x"),
         ("---\n---\nbody", {}, "body"),
         ("text\n---\na: 1\n---\n", {}, "text\n---\na: 1\n---\n"),
     ],
@@ -140,7 +145,7 @@ def test_front_matter_is_taken_from_the_top_only(text: str, front: dict[str, Any
         ("---\na: 1\n", "never ends"),
         ("---\n- a\n---\n", "got list"),
         ("---\na: [1\n---\n", "not YAML"),
-        ("---\nday: 2026-13-45\n---\n", "not YAML"),
+        ("---\n[a]: b\n---\n", "not YAML"),
         ("---\n!!python/object/apply:os.getcwd []\n---\n", "not YAML"),
     ],
 )

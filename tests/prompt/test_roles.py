@@ -98,7 +98,7 @@ def test_a_broken_file_leaves_what_was_there_and_is_named(box: Path) -> None:
     known = Roles(box, Config)
     write(box, "coder", "---\ntools: 7\n---\n")
     assert known.get("coder").max_turns == 30
-    assert known.problems == ["roles/coder.md: tools: 7 is not a valid value"]
+    assert known.problems == ["roles/coder.md: tools: '7' is not a list of names"]
     write(box, "coder", "---\nmax_iterations: 3\n---\n")
     assert known.get("coder").max_turns == 3 and known.problems == []
     write(box, "coder", "---\nmax_iterations: 3\ncolour: red\n---\n")
@@ -122,11 +122,11 @@ def test_a_pool_that_there_is_not_is_an_error_of_configuration(box: Path) -> Non
     [
         ("poet", "---\ntemperature: 3\n---\n", "temperature: 3 is out of range"),
         ("poet", "---\nmax_iterations: 0\n---\n", "max_iterations: 0 is out of range"),
-        ("poet", "---\nmax_iterations: true\n---\n", "max_iterations: True is not a valid value"),
+        ("poet", "---\nmax_iterations: true\n---\n", "max_iterations: 'true' is not a valid value"),
         ("poet", "---\npreset: wild\n---\n", "preset: 'wild'"),
         ("poet", "---\nsandbox: none\n---\n", "sandbox: 'none'"),
-        ("poet", "---\nskills: 1\n---\n", "skills: 1 is not a valid value"),
-        ("poet", "---\ntools: [1, 2]\n---\n", "tools: [1, 2] is not a list of names"),
+        ("poet", "---\nskills: 1\n---\n", "skills: '1' is not a valid value"),
+        ("poet", "---\ntools: [1, 2]\n---\n", "tools: ['1', '2'] is not a list of names"),
         ("poet", "---\n: : :\n---\n", "front matter is not YAML"),
         ("poet", "---\ntools: [read_file]\n", "front matter starts with --- and never ends"),
         ("Poet", "", "'Poet' cannot be a role's name"),

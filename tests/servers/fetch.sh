@@ -9,7 +9,10 @@ root="${XDG_CACHE_HOME:-$HOME/.cache}/owlbox/servers/$key"
 mkdir -p "$root"
 exec 9>"$root/.lock"
 flock 9
-if [[ ! -e $root/venv/.done ]]; then
+has() { # whether the environment $1 still has the package $2: the Python that it was made with may be gone
+    "$1/bin/python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$2" 2>/dev/null
+}
+if [[ ! -e $root/venv/.done ]] || ! has "$root/venv" llm; then
     rm -rf "$root/venv"
     "${PYTHON:-python3}" -m venv "$root/venv"
     if timeout 180 "$root/venv/bin/pip" install -q --disable-pip-version-check -r "$here/requirements.txt" >&2; then
@@ -29,10 +32,11 @@ if [[ ! -e $root/node_modules/.done ]] && command -v npm >/dev/null; then
 fi
 # A homeserver, for the channel through Matrix; apart from the others, because it is large.
 synapse="${root%/*}/synapse-$(sha256sum "$here/synapse.txt" | cut -c1-12)"
-if [[ ! -e $synapse/bin/python ]]; then
+if ! has "$synapse" synapse; then
     rm -rf "$synapse.part"
     "${PYTHON:-python3}" -m venv "$synapse.part"
     if timeout 300 "$synapse.part/bin/pip" install -q --disable-pip-version-check -r "$here/synapse.txt" >&2; then
+        rm -rf "$synapse"
         mv "$synapse.part" "$synapse" # its programs know the old place, and are not used: it is asked as a module
     else
         echo "synapse could not be fetched" >&2

@@ -107,7 +107,7 @@ def test_a_folder_without_a_skill_is_no_skill(tmp_path: Path) -> None:
 def test_fields_are_read_at_the_top_and_below_metadata(tmp_path: Path) -> None:
     fields = (
         "always: true\nrequires:\n  bins: [gh, git]\n  env: [TOKEN]\naddons:\n  packages:\n    - name: jq\n      source: apt\n"
-        "      verify: jq --version\n  env: [JQ_KEY]\narguments:\n  - name: file\n    required: true\n  - name: 7\n"
+        "      verify: jq --version\n  env: [JQ_KEY]\narguments:\n  - name: file\n    required: true\n  - name: [7]\n"
         "  - nothing\n  - name: depth\n    default: 3\n    description: how deep\n  - name: file\n"
     )
     top = parse_skill(tmp_path / "tea.md", f"---\ndescription: Tea.\n{fields}---\nBoil.")

@@ -58,6 +58,11 @@ DESCRIPTIONS: list[tuple[str, str]] = [
     ("Bees — wasps: “both”", "Bees — wasps: “both”"),
     ("12 bees", "12 bees"),
     ("2026", "2026"),
+    *((one, one) for one in "yes No on off true null ~ 1.10 0x1F 0o17 1_000 12:30 2026-01-01 2026-13-45".split()),
+    ("Bees of hive #12 and #13", "Bees of hive #12 and #13"),
+    ("#bees are looked after", "#bees are looked after"),
+    ("Bees in\n  hive #12", "Bees in hive #12"),
+    ("| # a remark\n  Bees: hive #12", "Bees: hive #12"),
     ("", ""),
 ]
 # The front matter besides the description.
