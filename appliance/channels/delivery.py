@@ -279,10 +279,13 @@ class OutboxSender:
 
     def _send_posting(self, posting: Posting, address: Address, channel: Channel) -> None:
         notification = posting.notification
+        text = notification.text
+        if address.channel != LOCAL and notification.attachment and notification.attachment.endswith(text):
+            text = ""  # the file comes with its name
         try:
             message = Outbound(
                 address.session,
-                for_people(f"{REPEAT}\n{notification.text}" if posting.may_repeat else notification.text),
+                for_people(f"{REPEAT}\n{text}" if posting.may_repeat else text),
                 notification.attachment,
                 {**address.metadata, **notification.metadata},
                 notification.key,

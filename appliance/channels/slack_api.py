@@ -97,5 +97,6 @@ def _result(method: str, data: bytes) -> dict[str, Any]:
     if why in WAITING:
         raise Busy(f"Slack: {method}: {why}", retry_s=30)
     if why in TOKENS:
-        raise Unavailable(f"Slack does not take the token: {why}", hint="owlbox channel test slack")
+        key = "app_token" if method == "apps.connections.open" else "bot_token"
+        raise Unavailable(f"Slack does not take the {key}: {why}", hint="an app_token begins with xapp-, a bot_token with xoxb-")
     raise (NotFound if why in GONE else Refused)(f"Slack: {method}: {why}")

@@ -26,4 +26,6 @@ def message(
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
     sent = postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)
-    return Reply(sent, f"Sent{f' the file {sent.file}' if sent.file else ''} to {sent.person} as {sent.type}.")
+    to = "" if sent.target == CORE and not session_id else f" to {sent.person}"
+    kind = "" if sent.type == NOTIFICATION else f" as {sent.type}"
+    return Reply(sent, f"Sent{f' the file {sent.file}' if sent.file else ''}{to}{kind}.")

@@ -30,7 +30,7 @@ def closing(shown: str) -> str:
     return shown.rpartition("\n:::")[2]
 
 
-@pytest.mark.covers("A-281", "A-282")
+@pytest.mark.covers("A-281")
 @given(st.text(alphabet="a:<>\n'-0123456789abcdef web", max_size=200), st.sampled_from(list(fences.ORIGINS)))
 @settings(max_examples=200)
 def test_no_text_can_end_its_own_fence(text: str, origin: str) -> None:

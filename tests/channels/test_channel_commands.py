@@ -13,7 +13,7 @@ def test_a_channel_is_switched_tried_and_shown_with_its_problem(box: Box) -> Non
         for key, value in (("api_url", space.url), ("bot_token", "xoxb"), ("app_token", "wrong")):
             assert box.run("config", "set", f"channels.slack.{key}", value).returncode == 0
         tried = box.run("channel", "test", "slack")
-        assert tried.returncode != 0 and "invalid_auth" in tried.stderr
+        assert tried.returncode != 0 and "does not take the app_token: invalid_auth" in tried.stderr
         assert box.run("config", "set", "channels.slack.app_token", "xapp").returncode == 0
         assert "the bot is owl in Birds" in box.run("channel", "test", "slack").stdout, "while it is off, and without a core"
         assert state(box) == "off"

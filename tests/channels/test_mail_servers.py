@@ -5,6 +5,7 @@ import socketserver
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -143,8 +144,17 @@ def test_a_certificate_is_checked_or_has_to_be_the_pinned_one(server: tuple[Dove
     with pytest.raises(OwlError):  # without encryption the server takes no password
         EmailChannel(settings(server[0], tls=False), str, Path).check()
     shown = ":".join(server[1][i : i + 2] for i in range(0, 64, 2)).upper()
-    with receiver() as sink, pytest.raises(Busy):  # the receiver offers no encryption, and nothing is sent without
-        EmailChannel(settings(server[0], pins=(shown,), smtp_host="127.0.0.1", smtp_port=sink.port), str, Path).check()
+    with receiver() as plain, receiver(certificate=server[0].root.parent) as sink:
+        for port, pins, said in (
+            (plain.port, (shown,), "STARTTLS extension not supported"),  # nothing is sent without encryption
+            (sink.port, (), "certificate verify failed"),
+            (sink.port, ("ab" * 32,), "is not pinned"),
+            (sink.port, (shown,), ""),
+        ):
+            keys = settings(server[0], pins=pins, smtp_host="127.0.0.1", smtp_port=port)
+            with pytest.raises(Busy, match=said) if said else nullcontext():
+                servers.send(keys, "secret", "owl@example.org", "ann@example.org", mail())
+        assert len(sink.mails) == 1 and not plain.mails
     with pytest.raises(OwlError, match="login"), servers.ImapMailbox(settings(server[0], pins=(shown,)), "wrong").connected():
         raise AssertionError("it took a wrong password")
     assert EmailChannel(settings(server[0], verify=False), str, Path).warnings()[0].startswith("certificates are not checked")

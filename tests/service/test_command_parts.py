@@ -533,7 +533,7 @@ def test_who_works_without_anybody_runs_what_stays_in_the_sandbox(stage: Stage) 
 @pytest.mark.covers("A-141", "E-311")
 def test_a_message_of_the_model_becomes_a_letter(stage: Stage) -> None:
     told = stage.ask("[message] Tell me.", CHAT)
-    assert told.events("tool_result")[0].content == "Sent to ada as notification."
+    assert told.events("tool_result")[0].content == "Sent."
     sql = "SELECT person, text, session, run, json_extract(metadata, '$.type') FROM outbox WHERE key LIKE 'message:%'"
     assert stage.core.store.rows(sql) == [("ada", "Look!", "local:ada", told.run, "notification")]
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import socketserver
+import ssl
 import subprocess
 import threading
 import time
@@ -205,9 +206,16 @@ class Received:
 
 
 class Receiver:
-    """Takes mails by SMTP. `plan` says what happens to the next: ok, hang-up (after all data, before the answer), or a code."""
+    """Takes mails by SMTP. `plan` says what happens to the next: ok, hang-up (after all data, before the answer), or a code.
 
-    def __init__(self, forward: Dovecot | None = None, user: str = "friend") -> None:
+    With the folder of a certificate it offers encryption.
+    """
+
+    def __init__(self, forward: Dovecot | None = None, user: str = "friend", certificate: Path | None = None) -> None:
+        self._tls: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
         self.mails: list[Received] = []
         self.plan: list[str] = []
         self.refused: dict[str, int] = {}
@@ -253,7 +261,14 @@ class Receiver:
             address = rest.partition("<")[2].partition(">")[0]
             match verb.upper():
                 case "EHLO":
-                    say("250-test\r\n250 8BITMIME")
+                    say(f"250-test\r\n{'250-STARTTLS' if self._tls else '250-SIZE'}\r\n250 8BITMIME")
+                case "STARTTLS" if self._tls is not None:
+                    say("220 go on")
+                    try:
+                        talk.connection = self._tls.wrap_socket(talk.connection, server_side=True)
+                    except OSError:
+                        return  # our certificate is not trusted
+                    talk.rfile, talk.wfile = talk.connection.makefile("rb"), talk.connection.makefile("wb", 0)
                 case "MAIL":
                     sender, recipients = address, []
                     say("250 ok")
