@@ -414,7 +414,9 @@ class Agent:
             said = echo.said.strip()
             return ParsedAnswer(said, (), ("the answer recited the instructions",), is_malformed=not said)
         is_cut, limit = finish.reason in CUTS, self.limits.max_commands
-        answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others, data=data_of(ask))
+        answer = answer_parser.read(
+            text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others, data=data_of(ask), thoughts=thoughts
+        )
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:

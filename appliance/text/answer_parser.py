@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import call_repair, code_regions, model_marks, tool_call_formats
-from appliance.text.scanner import CONTAINER, Source
-from appliance.text.tool_call_formats import FoundCalls, Written
+from appliance.text import call_repair, code_regions, json_calls, model_marks, tool_call_formats
+from appliance.text.json_calls import FoundCalls, Written
+from appliance.text.scanner import CONTAINER, Hopeless, Source
 from appliance.text.word_hashes import letters_of
 from appliance.text.xml_tags import Close, Tag, Tags, pattern
 
@@ -38,7 +38,7 @@ INNER = re.compile(r"\s*<([\w.-]{1,60})>(.*?)</\1>", re.DOTALL)  # an argument a
 BETWEEN = "(?:arguments|parameters?|input|args|argkey|argvalue|body|tool|call|sep|begin|json|string|true|false|null|none|dsml){0,6}"
 
 # Where something may begin that is not prose.
-PATTERN_OF_MARKS = r"`+|^{container}~{{3,}}|{marks}|{tags}|{elements}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
+PATTERN_OF_MARKS = r"`+|^{container}~{{3,}}|{worded}|{marks}|{tags}|{elements}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
 # The argument that the text between a tag and its close fills; where that was given as an attribute, the text is a filter.
 BODIES = {
     "get": ("path",), "rm": ("path",), "search": ("path", "query"), "mv": ("to",), "cp": ("to",),
@@ -87,12 +87,14 @@ def read(
     is_cut: bool = False,
     others: Collection[str] = (),
     data: Sequence[str] = (),
+    thoughts: str = "",
 ) -> ParsedAnswer:
     """Commands of an answer, at most `limit`. `calls` are the provider's own; with any, none is taken from the text.
 
     With `is_cut` the model was stopped: a tag whose body it never finished is not run. `others` are names of tools that it was
     not offered: their tags are no words for a person, and no commands either. `data` are the texts that it was shown as
-    information: a call that stands in one of them is not run when it comes as text, or behind words.
+    information: a call that stands in one of them is not run when it comes as text, or behind words. `thoughts` came apart from the
+    answer: where it says nothing, a call in them is told of.
     """
     names, bare = KnownToolNames(tools, others), replace_surrogates(text or "").strip()
     answer = model_marks.answer_of(bare, is_whole=True, is_tool=names.has) or ""
@@ -106,7 +108,7 @@ def read(
         made = []
         for call in calls:
             if (arguments := _whole_arguments(call.arguments)) is None:
-                warnings.append(tool_call_formats.UNREADABLE)
+                warnings.append(json_calls.UNREADABLE)
             elif bare and reader.shown.has_call(call.name, call.arguments):
                 warnings.append(QUOTED)
             else:
@@ -115,6 +117,10 @@ def read(
     if count > limit:
         warnings.append(f"{count} calls in one answer: only the first {limit} are run")
     is_malformed = not made and (reader.is_malformed or bool(calls))
+    if not (made or is_malformed or reader.text()):
+        inner = Reader(model_marks.without_thought_marks(thoughts or bare), names)
+        inner.read()
+        warnings, is_malformed = ([tool_call_formats.IN_THOUGHTS], True) if inner.calls else (warnings, False)
     return ParsedAnswer(reader.text(), tuple(made[:limit]), tuple(dict.fromkeys(warnings)), is_malformed)
 
 
@@ -150,11 +156,20 @@ class KnownToolNames:
         tags, marks = self.tag.pattern if self.tag else "(?!)", model_marks.MARK.pattern
         names = "|".join(name for name in code_regions.ELEMENTS if name not in {*self._folded, *self._others})
         elements = code_regions.ELEMENT.format(names=names or "(?!)")
-        parts = {"container": CONTAINER, "marks": marks, "tags": f"(?i:{tags})", "elements": f"(?i:{elements})"}
+        worded = f"(?i:{tool_call_formats.WORDED.format(names='|'.join(map(re.escape, self._folded)) or '(?!)')})"
+        self.worded = re.compile(worded, re.MULTILINE)
+        parts = {"container": CONTAINER, "worded": worded, "marks": marks, "tags": f"(?i:{tags})", "elements": f"(?i:{elements})"}
         self.mark = re.compile(PATTERN_OF_MARKS.format(**parts), re.MULTILINE)
         self.element = re.compile(parts["elements"])
         self.starts = tuple(f"<{slash}{name}" for name in self.all() for slash in ("", "/")) + STARTS
         self.flags = {key.lower() for spec in self._specs.values() for key in _schema_properties(spec)}
+
+    def worded_begun(self, text: str, at: int) -> int:
+        """Where, from `at` on, a call that begins with a word may begin that is not yet whole; -1 for nowhere."""
+        begun = tool_call_formats.WORD_BEGUN.search(text, at)
+        small = "".join(begun[0].split()).lower() if begun else ""
+        starts = ("functools[{", *(f"{word}{name}(" for word in tool_call_formats.WORDS for name in self._folded))
+        return begun.start() if begun and small and any(start.startswith(small) for start in starts) else -1
 
     def all(self) -> Sequence[str]:
         """Every name in small letters."""
@@ -262,7 +277,7 @@ class Reader:
                 self._take_calls(found)
         rest = text[self._kept_to :]
         if (start := self._cut_mark(rest)) < len(rest):
-            self._take_calls(FoundCalls(len(text), problems=(tool_call_formats.UNREADABLE,)))
+            self._take_calls(FoundCalls(len(text), problems=(json_calls.UNREADABLE,)))
         self._kept.append(rest[:start])
 
     def _mend(self, found: FoundCalls) -> FoundCalls:
@@ -272,7 +287,7 @@ class Reader:
         chosen = fitting if len(fitting) == 1 else even
         if len(chosen) != 1:
             return found
-        return replace(found, calls=chosen[0], problems=(), notes=(*found.notes, tool_call_formats.MENDED), options=())
+        return replace(found, calls=chosen[0], problems=(), notes=(*found.notes, json_calls.MENDED), options=())
 
     def _fits(self, call: Written) -> bool:
         spec = self._names.find(call.name)
@@ -298,7 +313,7 @@ class Reader:
         if not found.problems and self._is_unclosed:
             return FoundCalls(found.end, problems=(tool_call_formats.IN_THOUGHTS,))
         if not found.problems and code_regions.is_beside_words(self._source, self._kept_to, start):
-            return FoundCalls(found.end, problems=(tool_call_formats.BESIDE_WORDS,))
+            return FoundCalls(found.end, problems=(json_calls.BESIDE_WORDS,))
         return found
 
     def text(self) -> str:
@@ -315,13 +330,15 @@ class Reader:
     def at(self, match: re.Match[str]) -> FoundCalls:
         """What stands where something may begin."""
         token, at, source = match.group().lstrip(" \t"), match.start(), self._source
+        if self._names.worded.match(source.text, at) is not None:
+            return tool_call_formats.worded(source, at, match.end()) or FoundCalls(match.end(), is_prose=True)
         if token[-1] in "`~":
             marks = token[token.index(token[-1]) :]
             return self._read_code(match.end() - len(marks), len(marks))
         if token == tool_call_formats.LIST_MARK:
             return tool_call_formats.listed(source, at)
         if token in ("{", "["):
-            return tool_call_formats.line_json(source, match.end() - 1)
+            return json_calls.line_json(source, match.end() - 1)
         tag = self._tags.at(at)
         if tag is None or (isinstance(tag, Close) and model_marks.is_of_thoughts(source.text[at : tag.end])):
             if (found := tool_call_formats.marked(source, at)) is not None:
@@ -393,7 +410,7 @@ class Reader:
         self.warnings += inner.warnings
         if not inner.calls:
             self.is_malformed = True
-            self.warnings += [] if inner.warnings else [tool_call_formats.UNREADABLE]
+            self.warnings += [] if inner.warnings else [json_calls.UNREADABLE]
         elif inner.text():
             self.warnings.append("words beside a call in a block of code were left out")
 
@@ -403,7 +420,7 @@ class Reader:
             return True
         arguments = _whole_arguments(_convert_arguments(written, spec, self.warnings))
         if arguments is None:
-            self.warnings.append(tool_call_formats.UNREADABLE)
+            self.warnings.append(json_calls.UNREADABLE)
             self.is_malformed = True
             return False
         self.count += 1
@@ -505,8 +522,10 @@ def _convert_value(value: str | None, schema: Any) -> Any:
         return int(word)
     if types & {"number", "array", "object"}:
         try:
-            read = json.loads(word)
-        except (ValueError, RecursionError):
+            read, end = json_calls.decode_value(Source(word), 0)  # JSON, or a list or an object as Python writes it
+        except Hopeless:
+            return value
+        if end != len(word):
             return value
         if "number" in types and isinstance(read, float) and math.isfinite(read):
             return read

@@ -7,15 +7,12 @@ import re
 from collections.abc import Collection, Iterable
 
 from appliance.records import ToolSpec
-from appliance.text import code_regions, model_marks, tool_call_formats
+from appliance.text import code_regions, json_calls, model_marks, tool_call_formats
 from appliance.text.answer_parser import PATTERN_OF_MARKS, KnownToolNames, replace_surrogates
 from appliance.text.scanner import CONTAINER, Source
 
 FEW_TILDES = re.compile(rf"{CONTAINER}~{{1,2}}\Z")
 KEPT = 64  # how much of what is decided stays, for a look back
-PASSING = re.compile(
-    PATTERN_OF_MARKS.format(container=CONTAINER, marks=model_marks.BEGUN_MARKS, tags="(?!)", elements="<!--"), re.MULTILINE
-)
 
 
 class Showing:
@@ -25,6 +22,9 @@ class Showing:
         self.said = ""
         self._names = KnownToolNames(tools, others)
         self._starts = (*self._names.starts, "<!--", *(f"<{name}" for name in code_regions.ELEMENTS))
+        worded = self._names.worded.pattern
+        parts = {"container": CONTAINER, "worded": worded, "marks": model_marks.BEGUN_MARKS, "tags": "(?!)", "elements": "<!--"}
+        self._passing = re.compile(PATTERN_OF_MARKS.format(**parts), re.MULTILINE)
         self._start = model_marks.AnswerStart(self._names.has)
         self._text = ""
         self._base = 0  # everything before is decided
@@ -82,7 +82,7 @@ class Showing:
         if self._fence[0] and not self._left_fence():
             return self._base if self._is_held else len(text)
         at = self._base
-        while match := PASSING.search(text, at):
+        while match := self._passing.search(text, at):
             passed = self._find_prose_end(match, source)
             if passed <= match.start():
                 if passed < 0:
@@ -91,6 +91,9 @@ class Showing:
                 return self._base
             at = passed
         line = text.rfind("\n", 0, len(text)) + 1
+        if (begun := self._names.worded_begun(text, at)) >= 0:
+            self._base = begun
+            return begun
         if line >= at and FEW_TILDES.match(text, line):
             self._base = line
             return line
@@ -118,10 +121,16 @@ class Showing:
     def _find_prose_end(self, match: re.Match[str], source: Source) -> int:
         """Where the prose at a mark ends; the mark's own place to wait there, -1 when all that follows is code."""
         token, wait, text = match.group().lstrip(" \t"), match.start(), self._text
+        if self._names.worded.match(text, wait):
+            is_list = token == "[" and (self.said or text[self._shown : wait].strip())  # beside words it is none
+            self._is_held = not is_list
+            return match.end() if is_list else wait
         if token[-1] in "`~":
             marks = token[token.index(token[-1]) :]
             return self._code_passed(match.end() - len(marks), len(marks), wait, source)
         mark = model_marks.MARK.match(text, match.end() - 1 if token in ("{", "[") else wait)
+        if token == "[" and self._names.worded_begun(text, wait) == wait:
+            return wait
         if token in ("{", "[") and mark is None:
             return self._json_passed(match.end() - 1, wait, source)
         if self._names.element.match(text, wait):
@@ -173,12 +182,12 @@ class Showing:
         return -1
 
     def _json_passed(self, at: int, wait: int, source: Source) -> int:
-        text, opened = self._text, tool_call_formats.OPENED.match(self._text, at)
+        text, opened = self._text, json_calls.OPENED.match(self._text, at)
         inner = opened.end() if opened else at
         if inner == len(text):
             return wait
-        is_broken = tool_call_formats.BROKEN_START.match(text, at) or text[inner:] in ("n", "na", "nam", "name")
+        is_broken = json_calls.BROKEN_START.match(text, at) or text[inner:] in ("n", "na", "nam", "name")
         if text[inner] != '"' and not is_broken and not 'tool_calls"'.startswith(text[inner:]):
             return wait if any(start.startswith(text[at:].lower()) for start in self._starts) else at + 1
-        end = tool_call_formats.data_end(source, at) if text.rstrip().endswith(("}", "]")) else 0
+        end = json_calls.data_end(source, at) if text.rstrip().endswith(("}", "]")) else 0
         return end or wait

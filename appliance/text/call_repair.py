@@ -78,7 +78,9 @@ def _edits(text: str, *, is_python: bool) -> Iterator[str]:
     for quote in "\"'":
         if text.count(quote) % 2:
             for at in range(len(text) + 1):
-                if _is_edge(text, at, is_close=True) or _is_edge(text, at, is_close=False):
+                if text[at : at + 1] == "\\":  # it may stand where the mark should
+                    yield f"{text[:at]}{quote}{text[at + 1 :]}"
+                elif _is_edge(text, at, is_close=True) or _is_edge(text, at, is_close=False):
                     yield f"{text[:at]}{quote}{text[at:]}"
     for at, char in enumerate(text):
         if char in "{}[]":

@@ -15,7 +15,7 @@ THOUGHT_NAMES = (
     "chain_of_thought thought_process thinking_process reasoning_process"
 ).split()
 # Thoughts between marks of another form: what opens them, what closes them.
-THOUGHT_PAIRS = {"[think]": "[/think]", "◁think▷": "◁/think▷"}
+THOUGHT_PAIRS = {"[think]": "[/think]", "◁think▷": "◁/think▷", "<|start_thinking|>": "<|end_thinking|>"}
 # Thoughts in a channel, as Gemma 4 and gpt-oss write them: what opens it, what closes it; and what opens the channels for a person.
 THOUGHT_CHANNELS = {"<|channel>thought": "<channel|>", "<|channel|>analysis<|message|>": "<|end|>"}
 MESSAGE_OPEN, MESSAGE_END = "<|start|>assistant", "<|end|>"
@@ -37,7 +37,8 @@ ENDS = (
 NOISE = (
     "</tool_call> <tool_call|> <|/tool_call|> <|tool_call_end|> </tool_use> </tool_calls> </function_calls> </function> </invoke> "
     "</function_call> </functioncall> <end_function_call> "
-    "</minimax:tool_call> </seed:tool_call> <|tool▁calls▁end|> <|tool▁call▁end|> <|tool_calls_section_end|> "
+    "<co> </minimax:tool_call> </seed:tool_call> <|tool▁calls▁end|> <|tool▁call▁end|> <|tool_calls_section_end|> "
+    "</toolcall> </TOOLCALL> [END_TOOL_REQUEST] [/TOOL_CALL] <|START_RESPONSE|> <|END_RESPONSE|> <|END_ACTION|> <|action_end|> "
     "</|DSML|function_calls> </|DSML|invoke> <channel|> <|message|> <|eom_id|> <|end|> <|call|> <|return|> <|begin▁of▁sentence|>"
 ).split()
 # What begins a call of one of the formats that models were trained on, and what closes it.
@@ -49,6 +50,8 @@ CALLS = {
     "<|tool▁calls▁begin|>": "<|tool▁calls▁end|>", "<|tool▁call▁begin|>": "<|tool▁call▁end|>",
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>", "<|tool_call_begin|>": "<|tool_call_end|>",
     "<function_call>": "</function_call>", "<functioncall>": "</functioncall>", "<start_function_call>": "<end_function_call>",
+    "<TOOLCALL>": "</TOOLCALL>", "<toolcall>": "</toolcall>", "<call>": "</call>", "[TOOL_REQUEST]": "[END_TOOL_REQUEST]",
+    "[TOOL_CALL]": "[/TOOL_CALL]", "<|START_ACTION|>": "<|END_ACTION|>", "<|action_start|>": "<|action_end|>",
     "<function=": "</function>", "<function name=": "</function>", "<invoke ": "</invoke>", "<|python_tag|>": "<|eom_id|>",
 }  # fmt: skip
 CHANNELS = ("<|channel|>", "<|channel>", "<|start|>")
@@ -90,9 +93,10 @@ KINDS = {
 }  # fmt: skip
 BAR = "[|\uff5c]"
 PLAIN = "|".join(re.escape(mark) for mark in KINDS).replace("<invoke\\ ", r"<invoke(?=\s)").replace(r"\|", BAR)
-MARK = re.compile(rf"{PLAIN}|(?i:{OPENED}|{CLOSED})")
+CITED = r"</co(?:: ?[\d:,\[\] ]{1,80})?>"  # the end of what Command R took from a result
+MARK = re.compile(rf"{PLAIN}|{CITED}|(?i:{OPENED}|{CLOSED})")
 # What an unfinished end of a text may become: every mark, in small letters.
-BEGUN_MARKS = "<(?=[A-Za-z/|\uff5c])|\\[(?=/?(?i:think|inst|tool_r))|◁"
+BEGUN_MARKS = "<(?=[A-Za-z/|\uff5c])|\\[(?=/?(?i:think|inst|tool_r|tool_call\\]|end_tool))|◁"
 OWN_TURN = re.compile(
     rf"(?:{'|'.join(map(re.escape, TURNS))})\s*{OWN_ROLE}|{'|'.join(map(re.escape, OWN_TURNS))}".replace(r"\|", BAR)
 )
@@ -103,7 +107,8 @@ STARTS = (*OPENS, *CLOSES, *(form.lower() for mark in KINDS for form in {mark, m
 
 def kind_of(mark: str) -> MarkKind:
     """The kind of a text that `MARK` matched."""
-    known = KINDS.get(mark.replace("\uff5c", "|")) or (MarkKind.CALL if mark == "<invoke" else None)
+    is_cited = re.fullmatch(CITED, mark) is not None
+    known = KINDS.get(mark.replace("\uff5c", "|")) or (MarkKind.CALL if mark == "<invoke" else MarkKind.NOISE if is_cited else None)
     if known is not None:
         return known
     return MarkKind.THOUGHT_END if THOUGHT_CLOSE.fullmatch(mark) else MarkKind.THOUGHT
@@ -138,6 +143,11 @@ def begun_channel(text: str) -> tuple[str, int] | None:
     return opened, len(text) - len(rest) + len(opened)
 
 
+def without_thought_marks(text: str) -> str:
+    """A text without the marks around thoughts."""
+    return THOUGHT_CLOSE.sub("", THOUGHT_OPEN.sub("", text))
+
+
 def is_of_thoughts(text: str) -> bool:
     """Whether a text is a mark that opens or closes thoughts, and nothing else."""
     return bool(THOUGHT_OPEN.fullmatch(text) or THOUGHT_CLOSE.fullmatch(text))
@@ -160,6 +170,9 @@ BLOCK_BEGUN = re.compile(r"<?\Z|<[A-Za-z][\w.:-]{0,39}\Z")
 ELEMENT = re.compile(r"</?[A-Za-z][^<>\n]{0,200}>|<[!?]")
 SENTENCE_END = re.compile(r"[.!?:。！？…](?=\s|\Z)")
 BLANKS = re.compile(r"\s*+")
+# Thoughts and answer of gpt-oss from a server that has left out the marks around the names of the channels.
+STRIPPED_THOUGHTS = re.compile(r"""\s*analysis(?=[A-Z"']).*?assistant(?:final|(?=commentary to=|analysis to=))""", re.DOTALL)
+STRIPPED_BEGUN = re.compile(r"""\s*(?:a|an|ana|anal|analy|analys|analysi|analysis)\Z|\s*analysis(?=[A-Z"'])""")
 LEAST_CHARS = 16  # of a block in front of an answer: less is data
 
 
@@ -169,6 +182,8 @@ def answer_of(text: str, *, is_whole: bool, is_tool: Callable[[str], bool] = lam
     A block is an element without attributes that is neither of pages nor a tool, with sentences and no element in it: what is
     data or markup, which a person may have asked for, is the answer. An answer that itself is the last block loses its marks.
     """
+    if (bared := STRIPPED_THOUGHTS.match(text)) or (not is_whole and STRIPPED_BEGUN.match(text)):
+        return text[bared.end() :] if bared else None
     at = 0
     while True:
         at = BLANKS.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing as well

@@ -1,28 +1,25 @@
 """Tool calls that models write into their text in formats of their own: where each ends and what it asks for.
 
-Every reader takes a `Source` and a position and hands back a `Found`, or None when what stands there is
+Every reader takes a `Source` and a position and hands back a `FoundCalls`, or None when what stands there is
 prose. Nothing is run and no tool is known here: names and arguments come out as they were written, and
 `text.answer_parser` decides about them. A fragment that cannot be read is passed over as a whole and named in
 `problems`; none of it is handed on. Reading takes time linear in the text: what was looked at is passed.
 """
 
-import json
 import re
+import textwrap
 from bisect import bisect_left
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.text import call_repair, code_regions, model_marks
+from appliance.text import code_regions, json_calls, model_marks
 from appliance.text.code_regions import Fence
-from appliance.text.lenient_values import NAME, Loose
+from appliance.text.json_calls import FoundCalls, Written
+from appliance.text.lenient_values import NAME
 from appliance.text.model_marks import MARK, MarkKind
 from appliance.text.scanner import Hopeless, Source
 
-UNREADABLE = "a tool call could not be read"
-MENDED = "a mark that was missing in a tool call, or too many, was mended"
-BESIDE_WORDS = "a tool call with words on its line was not run"
 IN_THOUGHTS = "a tool call in thoughts was not run"
 THOUGHTS = "thoughts were left out of the answer"
 MARKS = "control marks were left out of the answer"
@@ -31,24 +28,13 @@ MARKS = "control marks were left out of the answer"
 LIVE = ("tool_code", "tool_call", "tool_calls", "tool_use", "function_call")
 PLAIN = ("", "json")
 
-# What JSON is made of; the whole of a value is found first, so that nothing is decoded twice.
-TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*+"|(?P<open>[{\[])|(?P<close>[}\]])|[\s,:0-9.+\-]++|[eE]|true|false|null|NaN|Infinity', re.DOTALL
-)
-MAX_LEVELS = 100
-# Broken JSON that was meant as a call: it begins like one, or has both words of one.
-BROKEN_START = re.compile(r'[\[{\s]*(?:"(?:name|tool_calls)"?|(?:name|tool_calls)")\s*:')
-BROKEN_WORDS = (re.compile(r'"(?:name|function)"'), re.compile(r'"(?:arguments|parameters)"'))
-BROKEN_CHARS = 2000  # how far into a fragment those are looked for
-OPENED = re.compile(r"[\[{\s]{1,200}")
-BRACKETS = re.compile(r'["{}\[\]]|\\.', re.DOTALL)
-CALLED = re.compile(rf"\s*(?:print\(\s*)?(?:(?:default_api|functions|tools)\.)?({NAME}?)(?:\.call)?\(")
 NAMED = re.compile(rf"\s*({NAME})(?:\[CALL_ID\]\w{{1,64}})?(?:\[ARGS\])?\s*(?=\{{)")
-COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
 USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
 DSML = r"(?:[|\uff5c]DSML[|\uff5c])?"
 INVOKED = re.compile(rf"""\s*<(?:function=["']?({NAME})["']?>|({DSML}invoke|function)\s+name=["']({NAME})["']\s*>)""")
 PARAMETER = re.compile(rf"""\s*<({DSML}param(?:eter)?)(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=.\w+.)?\s*>(<!\[CDATA\[)?""")
+NEXT_PARAMETER = re.compile(rf"\n[ \t]*<{DSML}param(?:eter)?(?:=|\s+name=)[\"']?{NAME}[\"']?\s*>")
+STRAY_END = re.compile(rf"\s*</{DSML}param(?:eter)?>")
 # A name and JSON between marks, as DeepSeek and Kimi write calls; GLM puts pairs behind the name.
 BAR = "[|\uff5c]"
 SECTION = re.compile(
@@ -56,6 +42,8 @@ SECTION = re.compile(
     rf"(?:<{BAR}tool▁sep{BAR}>|<{BAR}tool_call_argument_begin{BAR}>)?\s*+(?:```(?:json)?\s*+)?(?=\{{)"
 )
 SECTION_END = re.compile(rf"\s*+(?:```)?\s*+(?:<{BAR}tool[▁_]call[▁_]end{BAR}>)?")
+ACTION = re.compile(r"<\|(?:plugin|interpreter)\|>")
+BRACKETS_LEFT = re.compile(r"[}\])]+\s*")
 PAIRED = re.compile(rf"\s*+({NAME})\s*+(?=<arg_key>|</tool_call>)")
 PAIR = re.compile(rf"\s*+<arg_key>\s*+({NAME})\s*+</arg_key>\s*+<arg_value>")
 CHANNEL = re.compile(r"(?:<\|start\|>([^<]{0,200}))?<\|channel\|?>([^<\n]{0,200})(?:<\|constrain\|>\s*\w*\s*)?(<\|message\|>)?")
@@ -65,31 +53,41 @@ SPOKEN_END = re.compile(r"<\|(?:end|call|return|start|channel)\|?>|<channel\|>")
 LIST_MARK = "[TOOL_CALLS]"
 
 
-class Written(Struct, frozen=True):
-    """A call as it was written. `body` is the text between its tags; with `is_text` every value is text."""
+# -- calls that begin with a word ------------------------------------------------------------------------
 
-    name: str
-    arguments: dict[str, Any]
-    body: str | None = None
-    is_text: bool = False
+WORDED = (
+    r"^[ \t]*functools(?=\s*\[\s*\{{)"
+    r"|^[ \t]*\[(?=\s*(?:{names})\()"
+    r"|(?:^[ \t]*|(?<=<channel\|>))call:(?=(?:{names})\s*[{{(])"
+    r"|(?:^[ \t]*|(?<=<channel\|>))(?:assistant)?(?:(?:commentary|analysis) +)?to=(?:functions\.)?(?=(?:{names})\b)"
+)
+# What may still become one, at the end of a text, and what stands before the name of a tool there, without blanks.
+WORD_BEGUN = re.compile(r"^[ \t]*(?:functools\s*)?(?:\[\s*)?[\w.:= ]*+\Z", re.MULTILINE)
+WORDS = ("[", "call:", *(f"{channel}to={space}" for channel in ("", "commentary", "analysis") for space in ("", "functions.")))
+ADDRESSED = re.compile(rf"({NAME})\s*(?:<\|constrain\|>)?\s*(?:json|code)?\s*(?=\{{)")
 
 
-Calls = tuple[Written, ...]
+def worded(source: Source, at: int, after: int) -> FoundCalls | None:
+    """The calls at what `WORDED` matched up to `after`; None when it is prose.
 
-
-class FoundCalls(Struct, frozen=True):
-    """What was read up to `end`: calls, problems, notes, and whether it was meant to be a call at all."""
-
-    end: int
-    calls: tuple[Written, ...] = ()
-    problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    inner: str | None = None  # text that is live and still to be read
-    is_prose: bool = False
-    is_tag: bool = False  # as the tags of a tool, not in a format of its own
-    is_thought_end: bool = False  # all before it was thought
-    options: tuple[Calls, ...] = ()  # the calls that it may have been, where it could not be read
-    is_unclosed: bool = False  # all behind it may be thought or somebody else's words
+    A list as Python writes it is a call only where the answer is nothing else.
+    """
+    word = source.text[at:after].strip()
+    if word == "functools":
+        return json_calls.read_values(source, after, is_marked=True)
+    if word == "[":
+        found = json_calls.python_list(source, after - 1)
+        return found if found is not None and not source.text[:at].strip() and _is_last(source, found.end) else None
+    if word == "call:":
+        return json_calls.colon_calls(source, after - len(word))
+    named = ADDRESSED.match(source.text, after)
+    if named is None:
+        return None
+    try:
+        value, end = json_calls.decode_value(source, named.end())
+    except Hopeless as error:
+        return json_calls.broken(source, named.end(), error, [], named[1])
+    return FoundCalls(end, (Written(named[1], value),))
 
 
 # -- code ------------------------------------------------------------------------------------------------
@@ -103,13 +101,13 @@ def fenced(source: Source, block: Fence, is_first: bool) -> FoundCalls | None:
     """
     content = Source(source.text[block.start : block.stop].strip())
     if block.label in LIVE:
-        found = _read_values(content, 0, is_marked=True) or _read_python(content, 0)
+        found = json_calls.read_values(content, 0, is_marked=True) or json_calls.read_python(content, 0)
         if found is not None and not found.problems and not content.text[found.end :].strip():
             return FoundCalls(block.end, found.calls)
         return FoundCalls(block.end, inner=content.text)
     if not _is_json(source, block) or not is_first:
         return None
-    found = _read_values(content, 0, is_marked=False)
+    found = json_calls.read_values(content, 0, is_marked=False)
     if found is None or found.is_prose or (not found.problems and content.text[found.end :].strip()):
         return None
     return FoundCalls(block.end, found.calls, found.problems) if _is_last(source, block.end) else None
@@ -130,155 +128,6 @@ def _is_last(source: Source, at: int) -> bool:
         else:
             return False
     return True
-
-
-# -- JSON ---------------------------------------------------------------------------------------------
-
-
-def line_json(source: Source, at: int) -> FoundCalls:
-    """The calls in JSON that begins a line at `at`, or how far it is prose."""
-    opened = OPENED.match(source.text, at)
-    if opened is None or not (source.text.startswith('"', opened.end()) or BROKEN_START.match(source.text, at)):
-        return FoundCalls(at + 1, is_prose=True)
-    found = _read_values(source, at, is_marked=False) or FoundCalls(at + 1, is_prose=True)
-    if found.is_prose or found.problems:
-        return found
-    rest = source.text[found.end : source.line_end(found.end)].strip()
-    if rest and not rest.startswith("<"):
-        return FoundCalls(found.end, problems=(BESIDE_WORDS,))
-    return found
-
-
-def data_end(source: Source, at: int) -> int:
-    """Where JSON that is whole and no call ends; 0 when it is not whole, or a call."""
-    try:
-        value, end = _decode_json(source, at)
-    except Hopeless:
-        return 0
-    return end if calls_in(value) is None else 0
-
-
-def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], bool] | None:
-    """The calls that a JSON value is, and whether one of them could not be read; None when it is data."""
-    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
-        value = value["tool_calls"]
-    if isinstance(value, list):
-        parts = [calls_in(item, is_marked=is_marked) for item in value]
-        if not parts or any(part is None for part in parts):
-            return None
-        whole = [part for part in parts if part is not None]
-        return [call for calls, _ in whole for call in calls], any(is_bad for _, is_bad in whole)
-    if not isinstance(value, dict):
-        return None
-    value = next((value[key] for key in ("function", "function_call") if isinstance(value.get(key), dict)), value)
-    name = next((value[key] for key in ("name", "function", "tool") if isinstance(value.get(key), str)), "")
-    keys = ("arguments", "parameters", "input", "args") if is_marked else ("arguments", "parameters")
-    key = next((key for key in keys if key in value), "")
-    if not name or "description" in value or not (key or is_marked):
-        return None
-    arguments = value.get(key, {})
-    if isinstance(arguments, str):
-        try:
-            arguments = _decode_value(Source(arguments), 0)[0]
-        except Hopeless:
-            return [], True
-    if arguments is None:
-        arguments = {}
-    return ([Written(name, arguments)], False) if isinstance(arguments, dict) else ([], True)
-
-
-def _read_values(source: Source, at: int, *, is_marked: bool) -> FoundCalls | None:
-    """One JSON value or several in a row, as calls; None without any, prose when the first is data."""
-    end = at = source.after_blanks(at)
-    calls: list[Written] = []
-    while source.text[at : at + 1] in (("{", "[", '"') if is_marked else ("{", "[")):
-        try:
-            value, stop = (_decode_value if is_marked else _decode_json)(source, at)
-        except Hopeless as error:
-            if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
-                return _broken(source, at, error, calls)
-            return FoundCalls(end, tuple(calls)) if calls else FoundCalls(max(error.at, at + 1), is_prose=True)
-        found = calls_in(value, is_marked=is_marked)
-        if found is None and not is_marked:
-            return FoundCalls(end, tuple(calls)) if calls else FoundCalls(stop, is_prose=True)
-        calls += found[0] if found else []
-        if found is None or found[1]:
-            return FoundCalls(stop, tuple(calls), (UNREADABLE,), options=_options(source, at, tuple(calls)) if is_marked else ())
-        end, at = stop, source.after_blanks(stop)
-        if source.text[at : at + 1] in (",", ";"):
-            at = source.after_blanks(at + 1)
-    return FoundCalls(end, tuple(calls)) if calls else None
-
-
-def _decode_json(source: Source, at: int) -> tuple[Any, int]:
-    """The JSON value at `at` and where it ends."""
-    end, depth, broken = at, 0, len(source.text)
-    while match := TOKEN.match(source.text, end):
-        if match.lastgroup is None and "\n" in match.group() and match.group()[0] == '"':
-            broken = min(broken, match.start() + match.group().index("\n"))
-            if source.has_failed:
-                break
-        end = match.end()
-        depth += (match.lastgroup == "open") - (match.lastgroup == "close")
-        if not 0 < depth <= MAX_LEVELS:
-            break
-    if end > at and not depth:
-        try:
-            # Models write line ends into strings. On a whole text this error would count lines for ever.
-            return json.loads(source.text[at:end], strict=False), end
-        except ValueError:
-            pass
-    source.has_failed = True
-    raise Hopeless(min(end, broken))
-
-
-def _decode_value(source: Source, at: int) -> tuple[Any, int]:
-    """The value at `at` where a mark says that it is a call: JSON, or the same as Python writes it."""
-    try:
-        return _decode_json(source, at)
-    except Hopeless as error:
-        try:
-            return Loose(source, is_literal=True).read(at)
-        except Hopeless:
-            raise error from None
-
-
-def _broken(source: Source, at: int, error: Hopeless, before: list[Written], name: str = "") -> FoundCalls:
-    """What stands at `at` and cannot be read, with what it may have been."""
-    options = _options(source, at, tuple(before), name)
-    return FoundCalls(_hopeless_end(source, at, error.at), tuple(before), (UNREADABLE,), options=options)
-
-
-def _options(source: Source, at: int, before: tuple[Written, ...], name: str = "", *, is_python: bool = False) -> tuple[Calls, ...]:
-    """The calls that broken ones from `at` on may have been, those `before` included; of arguments, the call of a `name`."""
-    found: list[Calls] = []
-    for value in call_repair.readings(source, at, is_python=is_python):
-        if not name:
-            calls = calls_in(value, is_marked=True) if call_repair.is_pure(value) else None
-            found += [(*before, *calls[0])] if calls is not None and not calls[1] else []
-        elif isinstance(value, dict) and "" not in value:
-            found.append((*before, Written(name, value)))
-    return tuple(found)
-
-
-def _is_call_like(fragment: str) -> bool:
-    return bool(BROKEN_START.match(fragment)) or all(word.search(fragment) for word in BROKEN_WORDS)
-
-
-def _hopeless_end(source: Source, at: int, looked_at: int) -> int:
-    """Where broken JSON ends: at its last bracket, else with its paragraph."""
-    looked_at = at + len(source.text[at:looked_at].rstrip())
-    stop, depth, is_quoted = source.before_code(at, source.paragraph_end(looked_at)), 0, False
-    for token in BRACKETS.finditer(source.text, at, stop):
-        if token.group() == '"':
-            is_quoted = not is_quoted
-        elif not is_quoted and token.group() in "{[":
-            depth += 1
-        elif not is_quoted and token.group() in "}]":
-            depth -= 1
-            if depth <= 0 and token.end() >= looked_at:
-                return token.end()
-    return stop
 
 
 # -- formats with marks of their own ------------------------------------------------------------------
@@ -306,8 +155,14 @@ def marked(source: Source, at: int) -> FoundCalls | None:
         return _read_result(source, at, after, mark)
     if kind is MarkKind.NOISE:
         return FoundCalls(after, notes=(MARKS,))
+    if mark == "<|action_start|>" and (kind_of_action := ACTION.match(source.text, after)):
+        after = kind_of_action.end()
     if mark == "<|python_tag|>":
-        return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
+        return (
+            json_calls.read_values(source, after, is_marked=True)
+            or json_calls.read_python(source, after)
+            or _skip_rest(source, after, "<|eom_id|>")
+        )
     if mark == "<tool_use>":
         return _read_used(source, after) or _read_block(source, after, mark)
     if mark in ("<function=", "<function name=", "<invoke"):
@@ -374,35 +229,35 @@ def _read_end(source: Source, at: int, after: int, mark: str) -> FoundCalls | No
 def listed(source: Source, at: int) -> FoundCalls:
     """The calls after `[TOOL_CALLS]`: a JSON list, or names each with its arguments."""
     after = at + len(LIST_MARK)
-    if (found := _read_values(source, after, is_marked=True)) is not None:
+    if (found := json_calls.read_values(source, after, is_marked=True)) is not None:
         return found
     end = after
     calls: list[Written] = []
     while named := NAMED.match(source.text, end):
         try:
-            value, end = _decode_value(source, named.end())
+            value, end = json_calls.decode_value(source, named.end())
         except Hopeless as error:
-            return _broken(source, named.end(), error, calls, named.group(1))
+            return json_calls.broken(source, named.end(), error, calls, named.group(1))
         calls.append(Written(named.group(1), value))
         end = end + len(LIST_MARK) if source.text.startswith(LIST_MARK, end) else end
     if calls:
         return FoundCalls(end, tuple(calls))
-    return FoundCalls(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
+    return FoundCalls(source.before_code(after, source.line_end(after)), problems=(json_calls.UNREADABLE,))
 
 
 def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
     """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
     close = _written_close(source, after, mark)
     found = (
-        _python_list(source, after)
-        or _read_values(source, after, is_marked=True)
-        or _colon_calls(source, after)
+        json_calls.python_list(source, after)
+        or json_calls.read_values(source, after, is_marked=True)
+        or json_calls.colon_calls(source, after)
         or _read_invoked(source, after)
         or _read_sections(source, after)
         or _read_pairs(source, after)
     )
     if found is None:
-        found = _read_python(source, after)
+        found = json_calls.read_python(source, after)
         if found is not None and not (mark.startswith("<|") or source.text.startswith(close, source.after_blanks(found.end))):
             found = None
     if found is None:
@@ -417,9 +272,15 @@ def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
     end = source.after_blanks(found.end)
     if found.problems:
         closed = source.find(close, found.end)
-        is_near = closed <= source.paragraph_end(found.end)
-        return replace(found, end=closed + len(close)) if is_near and closed < len(source.text) else found
-    return FoundCalls(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
+        is_near = mark.startswith(("<|", "<\uff5c")) or closed <= source.paragraph_end(found.end)
+        if not is_near or closed == len(source.text):
+            return found
+        others = (one for one in MARK.finditer(source.text, found.end, closed) if model_marks.kind_of(one[0]) is MarkKind.CALL)
+        another = next(others, None)  # it is read by itself
+        return replace(found, end=another.start() if another else closed + len(close))
+    if (extra := BRACKETS_LEFT.match(source.text, end)) and source.text.startswith(close, extra.end()):
+        end, found = extra.end(), replace(found, notes=(*found.notes, json_calls.MENDED))
+    return replace(found, end=end + len(close)) if source.text.startswith(close, end) else found
 
 
 def _written_close(source: Source, after: int, mark: str) -> str:
@@ -437,7 +298,7 @@ def _skip_rest(source: Source, after: int, close: str) -> FoundCalls:
     place = source.find(close, after)
     is_closed = place < min(len(source.text), source.code(after))
     end = place + len(close) if is_closed else source.before_code(after, source.paragraph_end(after))
-    return FoundCalls(end, problems=(UNREADABLE,))
+    return FoundCalls(end, problems=(json_calls.UNREADABLE,))
 
 
 def _read_used(source: Source, after: int) -> FoundCalls | None:
@@ -445,36 +306,37 @@ def _read_used(source: Source, after: int) -> FoundCalls | None:
     if match is None:
         return None
     try:
-        value, end = _decode_value(source, match.end())
+        value, end = json_calls.decode_value(source, match.end())
     except Hopeless:
         return None
     close = source.find("</tool_use>", end)
     end = close + len("</tool_use>") if re.fullmatch(r"\s*(?:</\w+>)?\s*", source.text[end : min(close, end + 100)]) else end
     if not isinstance(value, dict):
-        return FoundCalls(end, problems=(UNREADABLE,))
+        return FoundCalls(end, problems=(json_calls.UNREADABLE,))
     return FoundCalls(end, (Written(match.group(1), value),))
 
 
 def _read_invoked(source: Source, at: int) -> FoundCalls | None:
     """`<function=NAME>`, `<function name="NAME">` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
-    calls: list[Written] = []
+    calls, notes = list[Written](), tuple[str, ...]()
     while match := INVOKED.match(source.text, at):
         name, close = match[1] or match[3], f"</{match[2] or 'function'}>"
         start = source.after_blanks(match.end())
         if source.text.startswith("{", start):
             try:
-                value, at = _decode_value(source, start)
+                value, at = json_calls.decode_value(source, start)
             except Hopeless as error:
-                return _broken(source, start, error, calls, name)
+                return json_calls.broken(source, start, error, calls, name)
             calls.append(Written(name, value))
         else:
-            arguments, at = _read_parameters(source, match.end())
+            arguments, at, is_mended = _read_parameters(source, match.end(), close)
+            notes = (json_calls.MENDED,) if is_mended else notes
             if at < 0 or (not arguments and not source.text.startswith(close, source.after_blanks(at))):
-                return FoundCalls(_skip_rest(source, start, close).end, tuple(calls), (UNREADABLE,))
+                return FoundCalls(_skip_rest(source, start, close).end, tuple(calls), (json_calls.UNREADABLE,))
             calls.append(Written(name, arguments, is_text=True))
         end = source.after_blanks(at)
         at = end + len(close) if source.text.startswith(close, end) else at
-    return FoundCalls(at, tuple(calls)) if calls else None
+    return FoundCalls(at, tuple(calls), notes=notes) if calls else None
 
 
 def _read_sections(source: Source, at: int) -> FoundCalls | None:
@@ -482,9 +344,9 @@ def _read_sections(source: Source, at: int) -> FoundCalls | None:
     calls: list[Written] = []
     while match := SECTION.match(source.text, at):
         try:
-            value, at = _decode_value(source, match.end())
+            value, at = json_calls.decode_value(source, match.end())
         except Hopeless as error:
-            return _broken(source, match.end(), error, calls, match[1])
+            return json_calls.broken(source, match.end(), error, calls, match[1])
         calls.append(Written(match[1], value))
         end = SECTION_END.match(source.text, at)
         at = end.end() if end else at
@@ -500,23 +362,37 @@ def _read_pairs(source: Source, at: int) -> FoundCalls | None:
     while match := PAIR.match(source.text, at):
         close = source.find("</arg_value>", match.end())
         if close == len(source.text):
-            return FoundCalls(source.before_code(at, source.paragraph_end(at)), problems=(UNREADABLE,))
+            return FoundCalls(source.before_code(at, source.paragraph_end(at)), problems=(json_calls.UNREADABLE,))
         arguments[match[1]] = source.text[match.end() : close].strip("\n")
         at = close + len("</arg_value>")
+    if source.text.startswith("<arg_key>", source.after_blanks(at)):
+        return FoundCalls(source.before_code(at, source.paragraph_end(at)), problems=(json_calls.UNREADABLE,))
     return FoundCalls(at, (Written(named[1], arguments, is_text=True),))
 
 
-def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
-    """Parameters in tags, and where they end; -1 when one has no end."""
-    arguments: dict[str, Any] = {}
-    while match := PARAMETER.match(source.text, at):
+def _read_parameters(source: Source, at: int, last: str) -> tuple[dict[str, Any], int, bool]:
+    """Parameters in tags, where they end, and whether an end was mended; -1 when one has none.
+
+    One that is not closed ends where the next begins on a line of its own, or with the call, which `last` closes. Values are as
+    deep in the text as their tags: what both are indented by is no part of them.
+    """
+    text, arguments, is_mended = source.text, dict[str, Any](), False
+    while match := PARAMETER.match(text, at):
         end = f"{']]>' if match[3] else ''}</{match[1]}>"
         close = source.find(end, match.end())
-        if close == len(source.text):
-            return {}, -1
-        arguments[match[2]] = source.text[match.end() : close].removeprefix("\n").removesuffix("\n")
+        another = NEXT_PARAMETER.search(text, match.end(), close)
+        if another is not None or close == len(text):
+            close, end, is_mended = min(another.start() if another else close, source.find(last, match.end())), "", True
+            if close == len(text) or "<" in text[match.end() : close]:  # it may be anything
+                return {}, -1, False
+        value = text[match.end() : close]
+        if match[0].partition("<")[0].rpartition("\n")[2] and value.startswith("\n"):
+            value = textwrap.dedent(value.rstrip(" \t"))
+        arguments[match[2]] = value.removeprefix("\n").removesuffix("\n")
         at = close + len(end)
-    return arguments, at
+        while stray := STRAY_END.match(text, at):
+            at, is_mended = stray.end(), True
+    return arguments, at, is_mended
 
 
 def _read_channel(source: Source, at: int, after: int) -> FoundCalls:
@@ -529,14 +405,16 @@ def _read_channel(source: Source, at: int, after: int) -> FoundCalls:
     header = f"{match.group(1) or ''} {match.group(2)}"
     if to := RECIPIENT.search(header):
         try:
-            value, end = _decode_value(source, source.after_blanks(match.end()))
+            value, end = json_calls.decode_value(source, source.after_blanks(match.end()))
         except Hopeless as error:
             end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
             return FoundCalls(
-                end, problems=(UNREADABLE,), options=_options(source, source.after_blanks(match.end()), (), to.group(1))
+                end,
+                problems=(json_calls.UNREADABLE,),
+                options=json_calls.possible_calls(source, source.after_blanks(match.end()), (), to.group(1)),
             )
         if not isinstance(value, dict):
-            return FoundCalls(end, problems=(UNREADABLE,))
+            return FoundCalls(end, problems=(json_calls.UNREADABLE,))
         return FoundCalls(end, (Written(to.group(1), value),))
     word = (match.group(2).split() or [""])[0]
     if word in ("analysis", "thought", "thinking"):
@@ -549,51 +427,3 @@ def _read_channel(source: Source, at: int, after: int) -> FoundCalls:
 def _spoken_end(source: Source, at: int) -> int:
     match = SPOKEN_END.search(source.text, at)
     return match.start() if match else len(source.text)
-
-
-# -- loose arguments ----------------------------------------------------------------------------------
-
-
-def _colon_calls(source: Source, at: int) -> FoundCalls | None:
-    """`call:NAME{key:value}`, one or several."""
-    calls: list[Written] = []
-    while match := COLON_CALL.match(source.text, at):
-        try:
-            value, at = Loose(source).read(match.end())
-        except Hopeless as error:
-            return _broken(source, match.end(), error, calls, match.group(1))
-        calls.append(Written(match.group(1), value))
-    return FoundCalls(at, tuple(calls)) if calls else None
-
-
-def _python_list(source: Source, at: int) -> FoundCalls | None:
-    """`[name(key="value"), ...]`, as LFM2 writes calls."""
-    at = source.after_blanks(at)
-    if not source.text.startswith("[", at) or not CALLED.match(source.text, at + 1):
-        return None
-    calls: list[Written] = []
-    while source.text[at : at + 1] in ("[", ","):
-        found = _read_python(source, at + 1)
-        if found is None or found.problems:
-            return FoundCalls(found.end if found else at + 1, tuple(calls), (UNREADABLE,))
-        calls += found.calls
-        at = source.after_blanks(found.end)
-    return FoundCalls(at + 1 if source.text.startswith("]", at) else at, tuple(calls))
-
-
-def _read_python(source: Source, at: int) -> FoundCalls | None:
-    """`name(key="value")`, one or several, as Python writes it."""
-    calls: list[Written] = []
-    while match := CALLED.match(source.text, at):
-        try:
-            arguments, at = Loose(source).arguments(match.end())
-        except Hopeless as error:
-            looked_at = min(error.at, source.paragraph_end(match.end()))  # a quotation mark may have been taken for a string's
-            end = source.before_code(match.end(), max(looked_at, source.line_end(match.end())))
-            options = _options(source, match.end(), tuple(calls), match.group(1), is_python=True)
-            return FoundCalls(end, tuple(calls), (UNREADABLE,), options=options)
-        if "print(" in match.group() and source.text.startswith(")", at):
-            at += 1
-        body = arguments.pop("", None)
-        calls.append(Written(match.group(1), arguments, body if isinstance(body, str) else None))
-    return FoundCalls(at, tuple(calls)) if calls else None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import monotonic_s
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import answer_parser, answer_stream, model_marks, tool_call_formats
+from appliance.text import answer_parser, answer_stream, json_calls, model_marks
 
 TEXT = {"type": "string"}
 
@@ -545,7 +545,7 @@ def test_a_call_in_a_block_quote_or_a_table_is_shown_and_not_run(shape: str, cal
 )
 def test_a_call_in_a_list_or_in_the_middle_of_a_sentence_is_asked_for_again(shape: str, call: str) -> None:
     answer = answer_parser.read(shape.format(call), (), TOOLS)
-    assert (answer.calls, answer.is_malformed, answer.warnings) == ((), True, (tool_call_formats.BESIDE_WORDS,))
+    assert (answer.calls, answer.is_malformed, answer.warnings) == ((), True, (json_calls.BESIDE_WORDS,))
     assert "<" not in answer.text
 
 

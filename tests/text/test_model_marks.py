@@ -8,7 +8,7 @@ from appliance.clock import monotonic_s
 from appliance.language.sentence_stream import SentenceStream
 from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import ToolSpec
-from appliance.text import answer_parser, answer_stream, tool_call_formats
+from appliance.text import answer_parser, answer_stream, json_calls
 
 TEXT = {"type": "string"}
 PROPERTIES: dict[str, Any] = {"text": TEXT, "count": {"type": "integer"}, "is_new": {"type": "boolean"}, "tags": {"type": "array"}}
@@ -286,7 +286,7 @@ def test_a_call_that_lost_a_bracket_or_a_quotation_mark_is_that_call_or_none(bef
 def test_what_a_broken_call_was_is_decided_by_the_schema(inside: str, calls: int) -> None:
     answer = answer_parser.read(f"<tool_call>{inside}</tool_call>", (), [TEST, SAVE])
     assert len(answer.calls) == calls and answer.is_malformed is not bool(calls)
-    assert (tool_call_formats.MENDED in answer.warnings) is bool(calls) or inside.endswith("}}}}")
+    assert (json_calls.MENDED in answer.warnings) is bool(calls) or inside.endswith("}}}}")
 
 
 def test_what_was_cut_or_shown_is_not_mended() -> None:
