@@ -21,14 +21,14 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test proof check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-page bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
+.PHONY: run install dev model test proof check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-page bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle release docs captures train-language bench-answerable clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
 	@compgen -G "$(home)/models/*.gguf" >/dev/null || { $(bin)/owlbox model add smollm2; $(bin)/owlbox model add minilm; }
 	@exec $(bin)/owlbox
 
-install: .venv/.stamp ## build .venv with owlbox in it
+install: .venv/.stamp ## build .venv with owlbox in it (WHEELS=folder or address of a release, UPDATE_KEY=its public key: compile nothing)
 
 dev: .venv/.stamp-dev ## install, with what tests and checks need
 
@@ -156,6 +156,10 @@ image: install model ## the image of a card for a Raspberry Pi (ARCH=amd64: for 
 bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: for a PC), in build/bundles
 	@test -n "$(KEY)" || { echo "bundle: KEY=FILE names the private key; .venv/bin/python image-build/bundle.py key FILE makes one"; exit 2; }
 	$(bin)/python image-build/bundle.py make --for $(or $(ARCH),arm64) "$(KEY)" build/bundles/$(or $(ARCH),arm64)
+
+release: install ## what a release page holds, signed, in build/release/VERSION (KEY=private key, ARCH=amd64: for that machine alone, URL=address)
+	@test -n "$(KEY)" || { echo "release: KEY=FILE names the private key; .venv/bin/python image-build/bundle.py key FILE makes one"; exit 2; }
+	$(bin)/python release/release.py $(if $(ARCH),--arch $(ARCH)) --url "$(URL)" "$(KEY)"
 
 image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts, PLAYED=1: no model)
 	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") $(if $(PLAYED),--played) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"

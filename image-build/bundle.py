@@ -61,12 +61,13 @@ def make(args: argparse.Namespace) -> int:
     private = base64.b64decode(Path(args.private).read_text("ascii"))
     folder = Path(args.target)
     folder.mkdir(parents=True, exist_ok=True)
+    made_ms = int(os.environ["SOURCE_DATE_EPOCH"]) * 1000 if "SOURCE_DATE_EPOCH" in os.environ else now_ms()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         if args.image:
             target, wheels = IMAGES[args.image], collect_image(args.image)
         else:
             target, wheels = bundle.this_target(), collect(Path(scratch), args.extra, [Path(place) for place in args.wheels])
-        told = bundle.describe(__version__, LATEST, wheels, target, now_ms() + args.days * DAY_MS)
+        told = bundle.describe(__version__, LATEST, wheels, target, made_ms, made_ms + args.days * DAY_MS)
         path = bundle.build(folder, told, wheels, private)
     print(f"{path} ({path.stat().st_size / 1e6:.1f} MB, {len(wheels)} wheels, {target})")
     return 0

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 flags=(--platform "linux_$machine")
-for tag in _2_17 _2_28 _2_31 _2_34 2014; do
+for tag in _2_17 _2_28 _2_31 _2_34 _2_36 2014; do
     flags+=(--platform "manylinux${tag}_$machine")
 done
 "$work/venv/bin/pip" install -q --no-index --no-deps --no-compile --ignore-requires-python --only-binary=:all: "${flags[@]}" --python-version 3.13 --implementation cp \

@@ -20,8 +20,7 @@ version=$(sed -n 's/^ *"llama-cpp-python==\([0-9.]*\)".*/\1/p' "$root/pyproject.
 mkdir "$work/new"
 cp "$folder/llama_cpp_python-$version"-*.whl "$work/new/"
 python3 -m venv "$work/venv"
-git -C "$root" archive HEAD | tar -x -C "$work" --one-top-level=tree # what is committed, and nothing else
-"$work/venv/bin/pip" wheel -q --no-deps -w "$work/new" "$work/tree"
+"$root/image-build/own-wheel.sh" "$work/venv/bin/python" "$work/new"
 "$work/venv/bin/python" - "$root/pyproject.toml" "$extras" >"$work/needs" <<'END'
 import sys, tomllib
 project = tomllib.load(open(sys.argv[1], "rb"))["project"]
@@ -31,7 +30,7 @@ for extra in sys.argv[2].split(","):
 print("\n".join(need for need in needs if not need.startswith("llama-cpp-python")))
 END
 platforms=()
-for tag in _2_17 _2_28 _2_31 _2_34 2014; do
+for tag in _2_17 _2_28 _2_31 _2_34 _2_36 2014; do
     platforms+=(--platform "manylinux${tag}_$machine")
 done
 "$work/venv/bin/pip" download -q --only-binary=:all: "${platforms[@]}" --python-version 3.13 --implementation cp --abi cp313 --abi abi3 \

@@ -35,7 +35,7 @@ def make(wheels: Path, folder: Path, arch: str, private: bytes, number: int, edi
         own = next(wheels.glob(f"owlbox-{__version__}-*.whl"))
         mine = _rewrite(own, Path(scratch) / own.name.replace(__version__, version), version, edits)
         kept = [mine, *(path for path in wheels.glob("*.whl") if path != own)]
-        told = bundle.describe(version, LATEST + number, kept, IMAGES[arch], now_ms() + WEEK_MS)
+        told = bundle.describe(version, LATEST + number, kept, IMAGES[arch], now_ms(), now_ms() + WEEK_MS)
         return bundle.build(folder, told, kept, private)
 
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Builds the llama-cpp-python wheel once for this kind of machine and keeps it in the user's cache.
+# Takes the llama-cpp-python wheel of a release, or builds one for this kind of machine, once, and keeps it in the user's cache.
 #
 #   image-build/wheels.sh [PYTHON]
 #
 # Prints the folder that holds the wheel on stdout; progress and complaints go to stderr. The version
-# is the one pyproject.toml pins, with our changes (llama_patch.py). The package is compiled for the CPU at hand, so the cache
+# is the one pyproject.toml pins, with our changes (llama_patch.py). A release is looked for in $WHEELS (a folder or an https
+# address), then in owlbox-release beside this checkout, then in the cache; it must be signed by the key in the file $UPDATE_KEY
+# (default: release/update.pub) and have a wheel of this version with these changes for this machine (release/published.py).
+# Where $WHEELS cannot be trusted nothing is built either. A package that is compiled is for the CPU at hand, so the cache
 # folder is named after architecture, C library, CPU features and those changes: a home shared between machines never loads
 # code made for another one. Two builds at once wait for each other. A wheel appears whole or not at all.
 set -euo pipefail
@@ -27,16 +30,17 @@ if [[ $(uname -m) == x86_64 ]]; then
     export CFLAGS="${CFLAGS:+$CFLAGS }$left_out" CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }$left_out"
 fi
 
+changes=$(sha256sum "$root/image-build/llama_patch.py" | cut -c1-8)
+
 machine() { # architecture, C library, a hash of what the CPU can do, what is left out of that, a hash of our changes
-    local libc cpu changes
+    local libc cpu
     libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | tr -d ' ') || libc=otherlibc
     cpu=$(grep -E '^(flags|Features|CPU implementer|CPU part)' /proc/cpuinfo | sort -u | sha256sum | cut -c1-12)
-    changes=$(sha256sum "$root/image-build/llama_patch.py" | cut -c1-8)
     echo "$(uname -m)-$libc-$cpu$left_out-$changes"
 }
 
 find_wheel() {
-    compgen -G "$folder/llama_cpp_python-$version-py3-none-*.whl" >/dev/null
+    compgen -G "$folder/llama_cpp_python-$version-*py3-none-*.whl" >/dev/null
 }
 
 jobs_that_fit() { # one compiler per core, but no more than memory holds (0.7 GB each, measured)
@@ -82,6 +86,29 @@ need_compiler() {
     fi
 }
 
+take() { # the wheel of a release, if one is here
+    local place key=${UPDATE_KEY:-$root/release/update.pub} code
+    for place in ${WHEELS:+"$WHEELS"} "$root/../owlbox-release" "$cache/release"; do
+        if [[ $place != "${WHEELS:-}" && ! -e $place/SHA256SUMS ]]; then
+            continue
+        fi
+        if [[ ! -e $key ]]; then
+            echo "llama.cpp: $place is not looked at: there is no key to check it by ($key; UPDATE_KEY=FILE names one)" >&2
+            [[ $place != "${WHEELS:-}" ]] || exit 1
+            continue
+        fi
+        code=0
+        "$python" "$root/release/published.py" take llama_cpp_python "$version" "1_$changes" "$key" "$folder" "$place" >/dev/null || code=$?
+        if [[ $code == 0 ]]; then
+            echo "llama.cpp: taken from $place, nothing is compiled" >&2
+            return 0
+        elif [[ $code != 3 && $place == "${WHEELS:-}" ]]; then
+            exit 1
+        fi
+    done
+    return 1
+}
+
 build() {
     local work source log=$folder/build.log
     need_compiler
@@ -109,7 +136,8 @@ build() {
     echo "llama.cpp: built in $((SECONDS / 60)) min $((SECONDS % 60)) s" >&2
 }
 
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/owlbox/wheels/$(machine)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/owlbox
+folder=$cache/wheels/$(machine)
 if ! find_wheel; then
     mkdir -p "$folder"
     exec 9>"$folder/lock"
@@ -118,7 +146,7 @@ if ! find_wheel; then
         flock 9
     fi
     if ! find_wheel; then # nobody finished it while we waited
-        build
+        take || build
     fi
 fi
 echo "$folder"

@@ -79,7 +79,7 @@ def make_bundle(folder: Path, version: str = "9.0.0", *, private: bytes = PRIVAT
     """A bundle of such a wheel."""
     folder.mkdir(exist_ok=True)
     wheel = make_wheel(folder, version, behaviour)
-    told = bundle.describe(version, LATEST + 1, [wheel], bundle.this_target(), now_ms() + days * 86_400_000)
+    told = bundle.describe(version, LATEST + 1, [wheel], bundle.this_target(), now_ms(), now_ms() + days * 86_400_000)
     path = bundle.build(folder, told, [wheel], private)
     wheel.unlink()
     return path

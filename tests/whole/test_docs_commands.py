@@ -26,6 +26,7 @@ PLACEHOLDER = re.compile(r"^(?:[A-Z]{2,}|64a55013)$")
 # The beginning of a command line, and why it is not run here.
 NOT_RUN = {
     "owlbox": "opens the full screen",
+    "owlbox init": "there is a home already",
     "owlbox chat": "talks until its end of input",
     "owlbox logs --level": "goes on until it is stopped",
     "owlbox status --watch": "goes on until it is stopped",

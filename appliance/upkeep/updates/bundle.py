@@ -129,14 +129,17 @@ def opened(path: Path, key: bytes) -> Iterator[tuple[Manifest, Iterator[Member]]
 def unpack(found: Manifest, members: Iterator[Member], folder: Path, name: str) -> list[Path]:
     """Write the wheels into a folder; Refused unless they are exactly those that were signed."""
     made, left = [], dict(found.files)
-    for member in members:
-        if member.name not in left or not member.is_file:
-            raise Refused(f"{name}: it holds {member.name}, which was not signed", hint=ELSEWHERE)
-        size, digest = left.pop(member.name)
-        target = folder / Path(member.name).name
-        if member.size_bytes != size or _copy_file(member, target) != digest:
-            raise Refused(f"{name}: {member.name} is not what was signed", hint="copy or download it again")
-        made.append(target)
+    try:
+        for member in members:
+            if member.name not in left or not member.is_file:
+                raise Refused(f"{name}: it holds {member.name}, which was not signed", hint=ELSEWHERE)
+            size, digest = left.pop(member.name)
+            target = folder / Path(member.name).name
+            if member.size_bytes != size or _copy_file(member, target) != digest:
+                raise Refused(f"{name}: {member.name} is not what was signed", hint="copy or download it again")
+            made.append(target)
+    except tarfile.TarError as error:
+        raise Refused(f"{name}: it is cut off or damaged: {error}", hint="copy or download it again") from None
     if left:
         raise Refused(f"{name}: it lacks {next(iter(left))}", hint="copy or download it again")
     return made
@@ -164,14 +167,24 @@ def find(place: Path, key: bytes) -> Path:
     return max(known)[1]
 
 
-def describe(version: str, database: int, wheels: list[Path], target: BundleTarget, expires_ms: int) -> Manifest:
+def describe(version: str, database: int, wheels: list[Path], target: BundleTarget, made_ms: int, expires_ms: int) -> Manifest:
     """What the manifest of a bundle with these wheels says; `database` is the version that it migrates to."""
     files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
-    return Manifest(version, target.platform, target.python, now_ms(), expires_ms, database, files, FORMAT)
+    return Manifest(version, target.platform, target.python, made_ms, expires_ms, database, files, FORMAT)
 
 
 def build(folder: Path, manifest: Manifest, wheels: list[Path], private: bytes) -> Path:
-    """Write and sign a bundle, with its digest and the index of a source beside it; the bundle's path."""
+    """Write and sign a bundle, with its digest and the index of a source beside it; the bundle's path.
+
+    The same manifest, wheels and key give the same bytes.
+    """
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode, member.mtime = 0o644, manifest.made_ms // 1000
+        return member
+
     path = folder / f"owlbox-{manifest.version}-{manifest.platform}.bundle"
     data = json.dumps(msgspec.to_builtins(manifest), indent=1).encode()
     index = (
@@ -181,9 +194,9 @@ def build(folder: Path, manifest: Manifest, wheels: list[Path], private: bytes) 
     with tarfile.open(path, "w") as archive:
         for name, part, content in index:
             part.write_bytes(content)
-            archive.add(part, name)
+            archive.add(part, name, filter=plain)
         for wheel in sorted(wheels):
-            archive.add(wheel, f"wheels/{wheel.name}", recursive=False)
+            archive.add(wheel, f"wheels/{wheel.name}", recursive=False, filter=plain)
     path.with_name(f"{path.name}.sha256").write_text(f"{digest_file(path)}  {path.name}\n")
     return path
 
