@@ -146,7 +146,8 @@ def _time_phrases(name: str) -> list[str]:
 LEAST_PLAIN = 3  # letters that a word of a question has more than, which is known without its accents as well
 FOLDER = "sentences"  # of the home
 UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
-FAR = 3  # function words by which another language must lead, so that a text is not in this one
+FAR = 2  # words by which another language must lead, so that a text is not in this one
+OF_MEANING = 0.5  # as much as a function word a word counts that tells of the language of a text and has a meaning
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
@@ -211,7 +212,12 @@ class Language(Struct, frozen=True, dict=True):
 
     @cached_property
     def known_words(self) -> frozenset[str]:
-        """Every word of its files: none of them is a typing error."""
+        """Every word of its files, and of the groups of all languages: none of them is a typing error."""
+        return self.own_words.union(*(same | kinds for same, kinds in _shipped_alike()))
+
+    @cached_property
+    def own_words(self) -> frozenset[str]:
+        """Every word of its files: a text that has them is likely in it."""
         lists = (
             *self.sentences.values(),
             *self.exceptions.values(),
@@ -222,7 +228,12 @@ class Language(Struct, frozen=True, dict=True):
         words = {word for given in lists for one in given for word in _literal_words(one)}
         words |= {word for _, phrases in self.times for word in _literal_words(phrases)} | set().union(*self.levels.values())
         words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
-        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in (*_shipped_alike(), *self.alike)))
+        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+
+    @cached_property
+    def function_words(self) -> frozenset[str]:
+        """Words that carry no meaning in a search."""
+        return self.words["common"] | self.words["question"]
 
     @cached_property
     def lexicon(self) -> Lexicon:
@@ -341,14 +352,18 @@ class Languages:
         near = [one for one in self.all if counts[one.name] > most - FAR]
         return sorted(near, key=lambda one: (-counts[one.name], -earlier[one.name]))
 
-    def _count_words(self, text: str) -> dict[str, int]:
-        """How many of a text's words carry no meaning in each language."""
-        said = words_in(text)
-        return {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
+    def _count_words(self, text: str) -> dict[str, float]:
+        """How many of a text's words each language has: one that several have counts less, one with a meaning half."""
+        counts = dict.fromkeys((one.name for one in self.all), 0.0)
+        for word in words_in(text):
+            speakers = [one for one in self.all if word in one.own_words]
+            for one in speakers:
+                counts[one.name] += (1 if word in one.function_words else OF_MEANING) / len(speakers)
+        return counts
 
-    def function_words(self) -> frozenset[str]:
+    def function_words(self) -> "FunctionWords":
         """Words of all languages that carry no meaning in a search."""
-        return frozenset().union(*(one.words["common"] | one.words["question"] for one in self.all))
+        return FunctionWords(self)
 
     def real_words(self) -> frozenset[str]:
         """Words of all languages that look like a typing error in one of them, and are none."""
@@ -449,3 +464,18 @@ def _merge_lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ..
         for key, value in rows.items():
             found[key] = (*found.get(key, ()), *map(str, value))
     return found
+
+
+class FunctionWords(frozenset[str]):
+    """Those of all languages; in a text only those of its own language: Mia is nobody's pronoun in English."""
+
+    _languages: Languages
+
+    def __new__(cls, languages: Languages) -> "FunctionWords":
+        made = super().__new__(cls, frozenset().union(*(one.function_words for one in languages.all)))
+        made._languages = languages
+        return made
+
+    def of_text(self, text: str) -> frozenset[str]:
+        """Those of the language of a text."""
+        return self._languages.detect(text)[0].function_words

@@ -114,7 +114,7 @@ class MessagePlanner:
             return Say(undone.language.say("left"))
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
-        if (asked := errands.ask_whether_likely(scene, self._router)) is not None:
+        if (asked := errands.ask_whether_likely(scene, self._router, self.effects.reminders)) is not None:
             return asked
         if (near := self._router.cue(text, ("near",))) is not None:
             return nothing_done(near.language)
@@ -214,8 +214,8 @@ class MessagePlanner:
             plans.append(self._plan_answer(replace(scene, text=text)))
             if self._is_found(plans[-1], language):
                 return plans[-1]
-        if plans and isinstance(plans[0], Say) and plans[0].is_near:
-            return plans[0]
+        if near := next((one for one in plans if isinstance(one, Say) and one.is_near), None):
+            return near
         is_whole = len(word_forms.content_words(question, self.ignored)) >= 2  # it says by itself what it is about
         if plans and is_whole and isinstance(plans[0], ModelTalk) and question == texts[0] and scene.tier == "tiny":
             return plans[0]  # what stands beside a question leads such a model astray
@@ -248,10 +248,9 @@ class MessagePlanner:
         kind = self._router.kind(scene.text, language)
         form = answers.form_of(words, kind, scene, language)
         asks = form != "talk"
-        if asks and (worked_out := self._rows.make(scene, language)) is not None:
+        worked_out = self._rows.make(scene, language) or self._notes.read_day(scene.text, language, self._now()) if asks else None
+        if worked_out := worked_out or (self.effects.calendar.answer(scene.text, language) if asks else None):
             return worked_out
-        if asks and (of_day := self._notes.read_day(scene.text, language, self._now())) is not None:
-            return of_day
         own = set(words_in(expression("asks_how_anybody").sub("", scene.text))) & language.words["own"]
         own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody
         follows = asks and self._is_followup(scene, words, language)
@@ -580,7 +579,7 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
         ("done_maybe", "done_told", "named_drop", "named_move", "named_level"),
         lambda self, scene, intent: self.effects.change_perhaps(scene, intent, lambda: self._plan_answer(scene)),
     ),
-    "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
+    "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent, self.effects.reminders),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
     "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self.effects.forget(scene, intent),

@@ -21,11 +21,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from appliance.errors import BadInput
 from appliance.language import arithmetic, message_parts, named_notes, sentences, typing_errors
 from appliance.language.languages import TEXTS, Language, Languages, words_in
 from appliance.language.message_parts import EDGE, Reading
 from appliance.language.sentence_templates import SentenceTemplate, plain_words
-from appliance.language.times import dates
+from appliance.language.times import dates, time_expression
 from appliance.language.typing_errors import Correction
 
 # That point to what was said, before or around them, or to what was done last.
@@ -447,7 +448,8 @@ ASKED = ("remind", "task", "remember")
 WORDS = (1, 3)  # least and most words of an n-gram
 LETTERS = (3, 5)  # and letters of a word, its ends counted
 MOST_CHARS = 200  # of a message that is a request in passing
-TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[:?!,]")
+TIME = "§"  # stands for the words that say when
+TOKEN = re.compile(rf"[^\W_]+(?:['’][^\W_]+)?|[:?!,{TIME}]")
 DIGIT = re.compile(r"\d")
 
 
@@ -476,6 +478,18 @@ def ngrams(text: str) -> Iterator[str]:
                 yield ends[at : at + size]
 
 
+def with_time_marked(text: str, language: Language, now_ms: int) -> str:
+    """A text with the words that say when as one mark, so that what is learned of one time holds for all."""
+    said = " ".join(text[:MAX_CHARS].split())
+    try:
+        found = time_expression.split(said, language.lexicon, now_ms)
+    except BadInput:
+        return said
+    if not found.when:
+        return said
+    return said.replace(found.when, TIME, 1) if found.when in said else f"{TIME} {found.text}"
+
+
 def probabilities(text: str, weights: RequestWeights) -> list[float]:
     """How likely each of `KINDS` is."""
     found = set(ngrams(text))
@@ -487,7 +501,7 @@ def probabilities(text: str, weights: RequestWeights) -> list[float]:
 
 
 def likely_request(text: str) -> str:
-    """Which of `ASKED` a message likely is, "" for none."""
+    """Which of `ASKED` a message likely is, its time marked; "" for none."""
     if len(text) > MOST_CHARS:
         return ""
     weights = _read_weights()

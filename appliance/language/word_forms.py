@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from appliance.language.languages import FIRST, all_words, expression, read_shipped, says, strip_accents
+from appliance.language.languages import FIRST, FunctionWords, all_words, expression, read_shipped, says, strip_accents
 
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
 PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an ending
@@ -21,6 +21,7 @@ ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<d
 
 def content_words(text: str, ignored: Collection[str]) -> list[str]:
     """The words that carry meaning, without accents and possessives, in order, each once."""
+    ignored = ignored.of_text(text) if isinstance(ignored, FunctionWords) else ignored
     found = []
     for match in WORD.finditer(text):
         word = match[0].lower().replace("’", "'")

@@ -3,8 +3,8 @@
     python tests/bench/train_language.py [--only requests|evidence] [--show]
 
 `requests.json`: the classifier that says whether a message that fits no sentence is likely a request (`router.likely_request`). It
-learns from sentences made of the templates of the language files, `requests/colloquial.toml`, `requests/asking.jsonl`, every second
-line of `requests/not_asking.txt` and the questions of the households; the other lines say how often it asks back needlessly. The
+learns from sentences made of the templates of the language files, the files of `requests`, every second line of `not_asking.txt`
+and the questions of the households; the other lines say how often it asks back needlessly. What says when is one mark. The
 same data give the same file.
 
 `evidence.json`: how much each feature of a sentence says about whether it answers a question (`language.evidence`). It is
@@ -27,7 +27,7 @@ import numpy as np
 from bench_answerable import BY_HAND, FITTED, Candidates, area, embedder, household
 
 from appliance.language.languages import Language, Languages
-from appliance.language.router import ASKED, EFFECTS, KINDS, REMINDING, RequestWeights, ngrams, probabilities
+from appliance.language.router import ASKED, EFFECTS, KINDS, REMINDING, RequestWeights, ngrams, probabilities, with_time_marked
 from appliance.language.sentence_templates import TOKEN
 
 HERE = Path(__file__).parent
@@ -36,10 +36,12 @@ WEIGHTS = HERE.parents[1] / "appliance" / "language" / "weights" / "requests.jso
 SLOTS = {"rest": "when", "second": "when", "moment": "when", "what": "thing", "query": "thing", "title": "thing", "clause": "fact"}
 SLOTS |= {"body": "fact", "why": "thing", "x": "thing", "y": "thing", "z": "thing", "items": "item", "more": "item", "deed": "task"}
 OF_TEMPLATES, OF_COLLOQUIAL = 6, 30  # sentences made of each template
+OF_SPOKEN = 4  # how often what people said counts
 OPTIONAL = 0.4  # how often a part that may be left out is there
-ROUNDS, RATE = 8, 0.2
-MOST_NGRAMS = 4000
+ROUNDS, RATE, DECAY, STRENGTH, OF_BIAS = 220, 0.2, 1e-4, 2.0, 5.0  # of the descent
+MOST_NGRAMS, LEAST_WEIGHT = 5000, 10
 SCALE = 0.01
+NOW_MS = 1_796_000_000_000  # at which the times of the sentences are read
 LEAST = 0.65  # from which to ask back: of the sentences held back 1 to 2 % reach it
 EVIDENCE = HERE.parents[1] / "appliance" / "language" / "weights" / "evidence.json"
 PRIOR, STEPS, STEP = 3.0, 400, 0.01  # strength of the numbers set by hand, and of the descent
@@ -89,6 +91,9 @@ def examples(languages: Languages) -> Iterator[tuple[str, str]]:
         row = json.loads(line)
         kind = {"recurring": "remind", "note": "remember"}.get(row["effect"], row["effect"])
         yield from [(row["text"], kind if kind in KINDS else "other")] * 3
+    for line in (REQUESTS / "spoken.tsv").read_text(encoding="utf-8").splitlines():
+        kind, text = line.split("\t")
+        yield from [(text, kind)] * OF_SPOKEN
     yield from ((text, "none") for text in not_asking()[::2] for _ in range(6))
     for house in ("boat", "bees"):
         tables = json.loads((HERE / f"answers_{house}.json").read_text(encoding="utf-8"))
@@ -109,40 +114,34 @@ def not_asking() -> list[str]:
 
 
 def fit(given: Sequence[tuple[str, str]]) -> RequestWeights:
-    """Weights by logistic regression (AdaGrad, a fixed number of rounds), of the n-grams that weigh most."""
-    dice = random.Random(7)
-    seen = Counter(one for text, _ in given for one in set(ngrams(text)))
-    rows = [([one for one in dict.fromkeys(ngrams(text)) if seen[one] > 2], KINDS.index(kind)) for text, kind in given]
-    sizes = [math.sqrt(len(set(ngrams(text)))) for text, _ in given]
-    counts = Counter(kind for _, kind in rows)
-    worth = {kind: math.sqrt(len(rows) / len(KINDS) / count) for kind, count in counts.items()}
-    weights: dict[str, list[float]] = {}
-    spread: dict[str, list[float]] = {}
-    bias = [0.0] * len(KINDS)
-    order = list(range(len(rows)))
-    for _ in range(ROUNDS):
-        dice.shuffle(order)
-        for at in order:
-            found, kind = rows[at]
-            size = sizes[at]
-            known = [weights.setdefault(one, [0.0] * len(KINDS)) for one in found]
-            scores = [sum(one[k] for one in known) / size + bias[k] for k in range(len(KINDS))]
-            top = max(scores)
-            shares = [math.exp(score - top) for score in scores]
-            total = sum(shares)
-            for k, share in enumerate(shares):
-                error = (share / total - (k == kind)) * worth[kind]
-                if abs(error) < 0.01:
-                    continue
-                bias[k] -= 0.01 * error
-                step = error / size
-                for one, weight in zip(found, known):
-                    spread_of = spread.setdefault(one, [1e-3] * len(KINDS))
-                    spread_of[k] += step * step
-                    weight[k] -= RATE * step / math.sqrt(spread_of[k])
-    best = sorted(weights, key=lambda one: -max(map(abs, weights[one])) * math.log(1 + seen[one]))[:MOST_NGRAMS]
-    kept = {one: tuple(round(value / SCALE) for value in weights[one]) for one in sorted(best)}
-    return RequestWeights(SCALE, LEAST, tuple(round(value / SCALE) for value in bias), kept)
+    """Weights by logistic regression (Adam on all texts at once), of the n-grams that occur most; a text said n times counts as its
+    square root."""
+    counts = Counter(given)
+    found = {text: set(ngrams(text)) for text, _ in counts}
+    seen = Counter(one for text, _ in counts for one in sorted(found[text]))
+    known = {one: at for at, one in enumerate(one for one, count in seen.most_common(MOST_NGRAMS) if count > 2)}
+    rows = np.zeros((len(counts), len(known)), np.float32)
+    for at, (text, _) in enumerate(counts):
+        rows[at, [known[one] for one in found[text] if one in known]] = STRENGTH / math.sqrt(len(found[text]))
+    kinds = np.array([KINDS.index(kind) for _, kind in counts])
+    of_kind = Counter(kinds.tolist())
+    worth = np.array([math.sqrt(count * len(kinds) / of_kind[kind]) for count, kind in zip(counts.values(), kinds.tolist())])
+    worth = (worth / worth.sum())[:, None]
+    right = np.eye(len(KINDS))[kinds]
+    weights, bias = np.zeros((len(known), len(KINDS)), np.float32), np.zeros(len(KINDS))
+    mean, spread = np.zeros_like(weights), np.zeros_like(weights)
+    for step in range(1, ROUNDS + 1):
+        scores = rows @ weights + bias
+        shares = np.exp(scores - scores.max(1, keepdims=True))
+        error = (shares / shares.sum(1, keepdims=True) - right) * worth
+        slope = rows.T @ error.astype(np.float32) + DECAY * weights
+        mean, spread = 0.9 * mean + 0.1 * slope, 0.99 * spread + 0.01 * slope**2
+        weights -= RATE * (mean / (1 - 0.9**step)) / (np.sqrt(spread / (1 - 0.99**step)) + 1e-8)
+        bias -= OF_BIAS * error.sum(0)
+    weights *= STRENGTH
+    kept = {one: tuple(round(float(value) / SCALE) for value in weights[known[one]]) for one in sorted(known)}
+    kept = {one: values for one, values in kept.items() if max(map(abs, values)) >= LEAST_WEIGHT}
+    return RequestWeights(SCALE, LEAST, tuple(round(float(value) / SCALE) for value in bias), kept)
 
 
 def written(weights: RequestWeights) -> str:
@@ -201,13 +200,23 @@ def train_evidence() -> None:
     print(weights)
 
 
+def marked(text: str, languages: Languages) -> str:
+    """A text as the classifier gets it."""
+    return with_time_marked(text, languages.detect(text)[0], NOW_MS)
+
+
+def _asks(text: str, weights: RequestWeights) -> float:
+    return sum(share for share, kind in zip(probabilities(text, weights), KINDS) if kind in ASKED)
+
+
 def train_requests(is_shown: bool) -> None:
     """Fit the classifier, write it, say how good it is."""
-    given = list(examples(Languages()))
+    languages = Languages()
+    given = [(marked(text, languages), kind) for text, kind in examples(languages)]
     weights = fit(given)
     WEIGHTS.write_text(written(weights), encoding="utf-8")
     held = not_asking()[1::2]
-    asked = [(text, sum(share for share, kind in zip(probabilities(text, weights), KINDS) if kind in ASKED)) for text in held]
+    asked = [(text, _asks(marked(text, languages), weights)) for text in held]
     needless = [one for one in asked if one[1] >= weights.least]
     print(f"{len(given)} texts: {dict(Counter(kind for _, kind in given))}")
     print(f"of {len(held)} held back {len(needless)} would be asked back")

@@ -177,3 +177,25 @@ def test_without_a_calendar_nothing_is_looked_at_first(tmp_path: Path) -> None:
     none = Calendars(Entries(store), lambda: ZONE, lambda: None)
     assert not CalendarPlans(none, lambda: NOW, ()).is_known()
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "is_near"),
+    [
+        (f"is the zoo on {LATER:%A}", f"{LATER:%Y}: Zoo trip", False),
+        (f"does Ben join the zoo thing on {LATER:%A}?", "Zoo trip", True),
+        (f"whens choir after {LATER:%A}", f" {(LATER + timedelta(days=1)).day} ", False),
+        ("wheres my dentist", "Gray Street 4", False),
+        (f"Wann geht am {LATER:%d.%m.%Y} der Zoo los?", "Zoo trip", True),
+    ],
+)
+def test_events_answer_questions_in_any_words(calendars: Calendars, question: str, said: str, is_near: bool) -> None:
+    plans = CalendarPlans(calendars, lambda: NOW, ROUTER.languages.function_words())
+    found = plans.answer(question, ROUTER.languages.detect(question)[0])
+    assert found is not None and said in found.text and found.is_near == is_near, found
+
+
+@pytest.mark.parametrize("question", [f"who cooks on {TOMORROW:%A}?", "when is the concert?", "how tall is the dentist?"])
+def test_events_that_are_not_asked_for_answer_nothing(calendars: Calendars, question: str) -> None:
+    plans = CalendarPlans(calendars, lambda: NOW, ROUTER.languages.function_words())
+    assert plans.answer(question, ROUTER.languages.english) is None

@@ -50,11 +50,13 @@ def test_a_question_about_anything_else_is_answered_by_the_best_fact(question: s
     assert not is_one_of_several(Evidence((SOWN, BLIGHT), ("quinces",)), question)
 
 
-def test_sentences_of_one_line_are_shown_as_that_line() -> None:
+def test_what_is_near_is_shown_with_its_line_where_that_is_short() -> None:
     line = "The piano is a Bechstein. It went to the school."
     one, two = (Sentence(text, "box://notes/a.md", "A", score, whole=line) for text, score in zip(line.split(". "), (0.7, 0.6)))
-    assert line in quote("nearest", Evidence((one, two)), Languages().english).text
-    assert "went" not in quote("nearest", Evidence((one, replace(two, score=0.1))), Languages().english).text
+    assert quote("nearest", Evidence((one, two)), Languages().english).text.count(line) == 1
+    long = f"{line} {'It was heavy. ' * 20}"
+    shown = quote("nearest", Evidence((replace(one, whole=long), replace(two, whole=long, score=0.1))), Languages().english)
+    assert "Bechstein" in shown.text and "went" not in shown.text
 
 
 READ = Sentence("Titel: Tschick; Gelesen: ja", "box://notes/books.csv", "books", 0.9, is_item=True)

@@ -168,3 +168,11 @@ def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
     request = read_request("How many orders do we have?", ALL.english, IGNORED, month_of)
     assert request is not None
     assert row_plans.answer(request, twice, TODAY, month_of, lambda a, b: 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "value"), [("groceries in october", "547"), ("dentist october 2026", "230"), ("what did we eat in october", "")]
+)
+def test_a_thing_and_a_month_are_the_sum_of_their_rows(question: str, value: str) -> None:
+    found = ask(question)
+    assert (found.value.split(" ")[0] if found is not None else "") == value

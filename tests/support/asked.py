@@ -35,7 +35,8 @@ def _asked(text: str, before: str, router: Router) -> Asked | None:
         for name, phrase in language.phrases.items():
             made = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(phrase))
             if name.startswith("sure_") and (fits := re.search(rf"{made}\Z", text, re.DOTALL)):
-                return Asked("sure", name.removeprefix("sure_"), language.name, fits.groupdict())
+                parts = fits.groupdict() | ({"when": before} if name == "sure_remind" else {})
+                return Asked("sure", name.removeprefix("sure_"), language.name, parts)
             if name in KINDS and (fits := re.fullmatch(made, text, re.DOTALL)):
                 return Asked(name, "", language.name, fits.groupdict())
         if text.startswith(language.phrases.get("which", "\0")):

@@ -188,6 +188,7 @@ def quote(phrase: str, found: Evidence, language: Language) -> Say:
             shown[beside[0]] = replace(shown[beside[0]], needs_line=True)
         elif sum(len(other.quoted.split()) for other in (*shown, one)) <= FEW_SHOWN:
             shown.append(one)
+    shown = [one if one.items else replace(one, needs_line=True) for one in shown]  # what is near is seen with its line
     quoted = [f"{closed(one.quoted)} [{shown_source(one.ref)}]" for one in shown]
     listed = "".join(f"\n- {one}" for one in quoted)
     text = language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")

@@ -14,7 +14,18 @@ from msgspec.structs import replace
 from appliance.language import items
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Plan, Say, Scene, ask_back
-from appliance.language.router import ANSWERS, COURTESIES, ORDER, Intent, Router, is_question, likely_request, says_when
+from appliance.language.planning.reminders_and_events import Reminders
+from appliance.language.router import (
+    ANSWERS,
+    COURTESIES,
+    ORDER,
+    Intent,
+    Router,
+    is_question,
+    likely_request,
+    says_when,
+    with_time_marked,
+)
 from appliance.records import Asked, Outcome
 
 MAX_NAME = 100
@@ -52,29 +63,29 @@ def with_hint(said: Say, outcome: Outcome) -> Say:
     return replace(said, text=f"{said.text}\n\n{outcome.message.rpartition(chr(10))[2]}") if is_alone else said
 
 
-def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:
+def ask_whether_needed(scene: Scene, intent: Intent, reminders: Reminders) -> Plan | None:
     """What somebody says they have to do, or to get: asked back whether it should become a reminder or a task."""
     language, parts = intent.language, intent.parts
     if scene.text.endswith("?") or len(words_in(next(iter(parts.values())))) > MOST_NEEDED:
         return None
     task = language.say("get", text=parts["thing"]) if "thing" in parts else parts["task"].strip(" .!")
     if says_when(task, language):
-        return ask_back(language, "sure_remind", when=task)
+        return reminders.ask_whether(task, language)
     return ask_back(language, "sure_task", task=task)
 
 
-def ask_whether_likely(scene: Scene, router: Router) -> Plan | None:
+def ask_whether_likely(scene: Scene, router: Router, reminders: Reminders) -> Plan | None:
     """What fits no sentence and is likely a request all the same: asked back whether it is one."""
     language = router.languages.detect(scene.text, scene.last_question)[0]
     if is_question(scene.text, language) or "\n" in scene.text:
         return None
-    kind, said = likely_request(scene.text), language.without_opening(scene.text).strip(" .!")
+    kind = likely_request(with_time_marked(scene.text, language, reminders.now_ms()))
+    said = language.without_opening(scene.text).strip(" .!")
     before, mark, rest = said.partition(":")
     if mark and len(words_in(before)) <= MOST_BEFORE and len(words_in(rest)) > 1 and not says_when(before, language):
         said = rest.strip()  # "save this: ..."
     if kind == "remind":
-        has_time = says_when(said, language)
-        return ask_back(language, "sure_remind", when=said) if has_time else ask_back(language, "when", text=said)
+        return reminders.ask_whether(said, language)
     if kind == "task":
         return ask_back(language, "sure_task", task=said)
     return ask_back(language, "sure_remember", fact=said) if kind == "remember" else None

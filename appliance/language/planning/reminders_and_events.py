@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.language import word_forms
+from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Sentence
 from appliance.language.languages import Language, words_in
 from appliance.language.planning import results
@@ -29,6 +30,7 @@ from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import UnclearTime
 from appliance.language.times.time_expression import TimeExpression
 from appliance.language.times.timezones import LOCAL
+from appliance.language.times.tokenizer import tokens
 from appliance.language.word_forms import without_possessive
 from appliance.records import Outcome, ThreadState
 
@@ -99,6 +101,21 @@ class Reminders:
         language = intent.language
         return ask_back(language, "when", f"{language.say('no_event')} ", text=intent.parts["task"].strip(" .!?"))
 
+    def ask_whether(self, said: str, language: Language) -> Say:
+        """Whether somebody is to be reminded, with the time as it was read; what is not clear about that is asked instead."""
+        intent = Intent("remind", language, {"when": said}, said)
+        try:
+            found = self.read(said, intent)
+        except BadInput as error:
+            return refused(error, intent)
+        if found.rule is None:
+            return ask_back(language, "when", text=found.text)
+        ahead = recurrence.upcoming(found.rule, self.now_ms(), 1)
+        zone = LOCAL if found.rule.zone == self._zone() else found.rule.zone
+        time = " ".join([results.spelled_time(ms, zone, language) for ms in ahead])
+        again = f" {language.say('and_again')}" if found.rule.kind in recurrence.REPEATED else ""
+        return ask_back(language, "sure_remind", when=said, time=f"{time}{again}", text=found.text)
+
     def set_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """A reminder of what is said around it, with the time that is said there."""
         text = intent.language.without_opening(meant_text(scene, intent)).strip(" .!")
@@ -118,24 +135,25 @@ class Reminders:
             return self._call(found.text, found.when, found.rule, intent)
         assert known.rule is not None
         try:
-            rule = time_expression.changed(said, intent.language.lexicon, known.rule, next_ms, self._now_ms())
+            rule = time_expression.changed(said, intent.language.lexicon, known.rule, next_ms, self.now_ms())
         except BadInput as error:
             return refused(error, intent)
         return self._call(known.text, "", rule, intent)
 
     def move(self, one: Mapping[str, Any], change: str, intent: Intent) -> Plan:
         """A schedule as it is listed, at another time: its clock, its day or both."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         try:
             rule = time_expression.changed(change, intent.language.lexicon, rule_of(one), one.get("next_ms") or now_ms, now_ms)
         except BadInput as error:  # the change is no time that is understood
             return refused(error, intent)
         return results.do(tool_call("update_schedule", id=one["id"], frequency=recurrence.written(rule)), intent)
 
-    # -- inside -------------------------------------------------------------------------------------
-
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """The time by the clock, in milliseconds since 1970."""
         return int(self._now().timestamp() * 1000)
+
+    # -- inside -------------------------------------------------------------------------------------
 
     def _zone(self) -> str:
         return timezones.name_of(self._now().tzinfo)
@@ -144,7 +162,7 @@ class Reminders:
         """The time in a text."""
         is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
         lexicon = intent.language.lexicon
-        return time_expression.split(said, lexicon, self._now_ms(), self._zone(), is_ahead=is_ahead, is_early=is_early)
+        return time_expression.split(said, lexicon, self.now_ms(), self._zone(), is_ahead=is_ahead, is_early=is_early)
 
     def _several(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
         """Reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
@@ -184,7 +202,7 @@ class Reminders:
         day = datetime.fromtimestamp(before_ms / 1000, timezones.find(rule.zone)).date().isoformat()
         made = replace(self.read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
         if made.rule is not None and recurrence.at(made.rule) <= before_ms:  # "tomorrow at noon, and at 6": in the evening
-            later = time_expression.changed(found.when, intent.language.lexicon, rule, before_ms, self._now_ms())
+            later = time_expression.changed(found.when, intent.language.lexicon, rule, before_ms, self.now_ms())
             made = replace(made, rule=later) if recurrence.at(later) > before_ms else made
         return made
 
@@ -204,7 +222,7 @@ class Reminders:
         for text in filter(None, (context, scene.last_answer, scene.last_question)):
             is_answer = text == scene.last_answer
             rule = self._beside(found, text, scene.last_question if is_answer else "", needs_day=is_answer)
-            if rule is not None and recurrence.at(rule) > self._now_ms():
+            if rule is not None and recurrence.at(rule) > self.now_ms():
                 return rule, text
         return None, ""
 
@@ -217,12 +235,12 @@ class Reminders:
             base = dates.Moment(event.start, not event.is_day)
             is_clock = found.shift is not None and found.shift[0] % time_expression.DAY_S != 0
             rule = time_expression.beside(found, base, self._zone()) if base.has_clock or not is_clock else None
-            if rule is not None and recurrence.at(rule) > self._now_ms():
+            if rule is not None and recurrence.at(rule) > self.now_ms():
                 when = results.spelled_time(int(event.start.timestamp() * 1000), LOCAL, intent.language)
                 source = Sentence(f"{event.title}: {when}", event.ref, "")
                 return self._call(found.text, found.when, rule, intent, source)
         dated = [(self._beside(found, one.text, found.event), one) for one in self._collect(found.event)]
-        ahead = {recurrence.at(rule): (rule, one) for rule, one in dated if rule and recurrence.at(rule) > self._now_ms()}
+        ahead = {recurrence.at(rule): (rule, one) for rule, one in dated if rule and recurrence.at(rule) > self.now_ms()}
         if len(ahead) != 1:
             return self.ask_instead(replace(intent, parts={"task": found.text}))
         [(rule, one)] = ahead.values()
@@ -316,6 +334,7 @@ def _sentence(intent: Intent) -> str:
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
+YEAR = timedelta(days=366)
 MOST_SHOWN = 30
 MOST_ASKED = 8
 SPANS = ("span_week", "span_next_week", "span_weekend", "span_month")
@@ -391,6 +410,35 @@ class CalendarPlans:
             return None
         lines = [self._line(one, intent.language) for one in found[:1]]
         return Say("\n".join(lines).removeprefix("- "), state=ThreadState(quoted=(found[0].ref,)))
+
+    def answer(self, question: str, language: Language) -> Say | None:
+        """What events say to a question in any words, None for nothing: those of the day it names which share a word with it, else
+        the next one that has all its words, behind the day that it is said to be after."""
+        if not self.is_known():
+            return None
+        kind, lexicon = kind_of(question), language.lexicon
+        words = (
+            set(word_forms.content_words(question, self._ignored)) - lexicon.naming - (kind.words if kind is not None else set())
+        )
+        stems = [word_forms.stem(word_forms.without_possessive(word)) for word in sorted(words)]
+        day = dates.nearest(question, lexicon, self._now())
+        start = None if day is None else day.at.replace(hour=0, minute=0, second=0, microsecond=0)
+        is_after = any("after" in token.kinds for token in tokens(question, lexicon))
+        if start is not None and not is_after:
+            held = [(one, _count_stems(one, stems)) for one in self._calendar.between(start, start + DAY)]
+        elif stems and kind is not None and kind.name in ("time", "place"):
+            known = self._calendar.coming() if start is None else self._calendar.between(start + DAY, start + YEAR)
+            held = [(one, len(stems)) for one in known if _count_stems(one, stems) == len(stems)][:1]
+        else:
+            return None
+        found = [one for one, count in held if count]
+        if not found:
+            return None
+        is_near = any(count < len(stems) for _, count in held if count)
+        lines = "\n".join(self._line(one, language) for one in found[:MOST_ASKED])
+        lines = lines if len(found) > 1 else lines.removeprefix("- ")
+        text = language.say("nearest", text=f"\n{lines}" if len(found) > 1 else lines).replace(" \n", "\n") if is_near else lines
+        return Say(text, is_near=is_near, state=ThreadState(quoted=tuple(dict.fromkeys(one.ref for one in found))))
 
     def find(self, what: str) -> list[NamedEvent]:
         """The coming events that have all the words which name one, soonest first."""
@@ -502,6 +550,11 @@ class CalendarPlans:
         where = f" ({one.place})" if one.place else ""
         waits = f" {language.say('calendar_waiting')}" if one.state else ""
         return f"- {when}: {one.title}{where}{waits} [{shown_source(one.ref)}]"
+
+
+def _count_stems(one: NamedEvent, stems: Sequence[str]) -> int:
+    """How many of them an event has in its title or place."""
+    return sum(word_forms.has_stem(stem, f"{one.title} {one.place}") for stem in stems)
 
 
 def _spelled(at: datetime, language: Language, *, is_day: bool) -> str:

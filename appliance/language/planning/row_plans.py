@@ -29,6 +29,7 @@ COLUMN_NEAR, NEARER = 0.4, 0.12  # cosine of "brightest" and the column "Lux" .5
 FORM_NEAR = 0.75  # cosine of "pay" and the column "paid" .81, of "come" .26
 KIND_NEAR = 0.3  # cosine of a noun and a table's title and columns: books and "Name, Author, Rating" .38, tasks .19 (MiniLM)
 MOST_SHOWN = 12
+HUNDREDTHS = re.compile(r"[.,]\d\d(?!\d)")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
@@ -98,6 +99,8 @@ def read_request(
     total?") asks of the rows that `last`, the question before it, was about."""
     said = " ".join(words_in(question))
     found = _find_operation(said, language)
+    if found is None and language.words["question"].isdisjoint(words_in(question)) and any(map(month_of, words_in(question))):
+        found = RowOperation.SUM, "", said  # "groceries in October"
     if found is None:
         return None
     operation, compared, rest = found
@@ -313,7 +316,8 @@ def _column_of(request: RowRequest, table: RowTable, near: Nearness) -> int:
 
 def _written(number: float, column: str, row: TableRow, place: int) -> str:
     """A number with the unit that its cells have, else with the name of its column."""
-    plain = f"{number:,.2f}".rstrip("0").rstrip(".") if number % 1 else f"{number:,.0f}"
+    plain = f"{number:,.2f}" if number % 1 else f"{number:,.0f}"
+    plain = plain if HUNDREDTHS.search(_cell(row, place)) or "." not in plain else plain.rstrip("0")
     unit = re.sub(r"[\d.,'’\s−-]+", "", _cell(row, place))
     return f"{plain} {unit}" if unit else f"{plain} ({column.replace('_', ' ')})" if column else plain
 
