@@ -27,7 +27,7 @@ def _likely(said: str) -> str:
         ("task", "we're out of dishwasher tabs, add em"),
         ("remember", "für später, unser klempner heißt ivo, nummer 0170 55512"),
         ("remind", "fri arvo, 3ish, knock off early"),
-        ("remind", "stündlich von zehn bis vier morgen trinken"),
+        ("remind", "jeden letzten Donnerstag im Monat, 18h, Stammtisch"),
         ("", "Every morning at seven the church bells wake the whole street."),
         ("", "The film on Friday was far too long."),
         ("", "tell me a joke about owls"),
