@@ -40,6 +40,7 @@ KIND = "call_held"  # of an audit row
 READERS = ("read", "context_read")  # tools that show one entry
 PEOPLE = ("chat", "ask")  # kinds of runs whose messages people wrote
 TASKS = "task"  # the channel of a task's briefing, which nobody typed
+ASKED_FOR = ("schedule", "device")  # what the program does in a person's own words is let through
 CORE = "core"  # the person of the conversation, as a target
 MAX_EVENTS = 2000  # newest ones of a run that are looked at
 
@@ -176,7 +177,7 @@ class Checkpoint:
         if caller.is_vouched and reach.kind == "document":
             texts = _texts_of(call)
             self._runs.marks.forget_words("\n".join(texts), *texts)
-        if caller.is_cleared or (caller.terms.is_planned and reach.kind == "schedule" and self._is_asked_for(caller.run)):
+        if caller.is_cleared or (caller.terms.is_planned and reach.kind in ASKED_FOR and self._is_asked_for(caller.run)):
             return None
         return self._decide(toolbox, reach, replace(call, arguments=taint.canonical(reach, call.arguments)), caller, since)
 

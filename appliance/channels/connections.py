@@ -262,8 +262,11 @@ class Connections:
         settings: Callable[[], Channels],
         services: Mapping[str, Any],
         parts: GatewayParts | None = None,
+        *,
+        make: Callable[[str, Any, Mapping[str, Any]], Connection] = connect,
     ) -> None:
         """`services` are what files of channels may ask for by name. Without `parts` channels send and take no messages."""
+        self._make = make
         self._courier = courier
         self._events = events
         self._parts = parts
@@ -314,7 +317,7 @@ class Connections:
     def _start_one(self, name: str, table: Any) -> None:
         try:
             self._check_app(name, table)
-            connection = connect(name, table, self._services)
+            connection = self._make(name, table, self._services)
             admitted = Admission("open") if connection.checks_senders else admission(table, folds_case=connection.folds_case)
             parts, live = self._parts, None
             if connection.is_streaming and parts is not None:

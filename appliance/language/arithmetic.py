@@ -1,7 +1,7 @@
 """Sums in words or signs ("7 plus 5"), and units put into each other ("3.5 kg in pounds"): small models cannot count. Pure.
 
-The names of units are those of the language file. Covered: weight, length, area, volume, speed and temperature. Not covered: money,
-and amounts of what is cooked with cups.
+The names of units are those of the language file. Covered: weight, length, area, volume, speed and temperature, and
+which currencies an amount of money names. Not covered: amounts of what is cooked with cups.
 """
 
 import re
@@ -54,6 +54,8 @@ def without_separators(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
+SIGNED = re.compile(r"([€$£¥])\s*(\d[\d.,]*)")  # "€50" is "50 €"
+EURO = "EUR"
 AMOUNT = r"-?\d{1,12}(?:[.,]\d{1,9})?(?:\s+\d{1,3}/\d{1,3})?|\d{1,3}/\d{1,3}"
 # What one of them is in the first unit of its line, as fractions: these are exact by definition.
 SIZES: tuple[Mapping[str, str], ...] = tuple(
@@ -70,7 +72,43 @@ SIZES: tuple[Mapping[str, str], ...] = tuple(
 
 def converted(text: str, language: Language) -> tuple[str, str]:
     """An amount, and what it is in another unit, as "3.5 kg in pounds" asks for; ("", "") for any other text."""
-    names = language.units
+    asked = _asked(text, language, language.units)
+    if asked is None:
+        return "", ""
+    number, unit, other = asked
+    sizes: Mapping[str, str] = next((one for one in SIZES if unit in one), {})
+    if other not in sizes or unit == other:
+        return "", ""
+    result = _temperature(number, unit) if unit.startswith("°") else number * Fraction(sizes[unit]) / Fraction(sizes[other])
+    return f"{_written(number)} {unit}", f"{_written(result)} {other}"
+
+
+def money(text: str, language: Language) -> tuple[Fraction, str, str] | None:
+    """An amount, its currency and the one that is wanted, as "50 euros in dollars" asks for; None for any other text.
+
+    Words of other things, "pounds", are money beside a currency.
+    """
+    names = {**language.units, **language.currencies}
+    said = SIGNED.sub(r"\2 \1", text)
+    asked = _asked(said, language, names)
+    codes = set(language.currencies.values())
+    return asked if asked is not None and asked[1] != asked[2] and {*asked[1:]} <= codes and _is_money(said, language) else None
+
+
+def rate(text: str, language: Language) -> tuple[Fraction, str, str] | None:
+    """A currency alone, as what a euro is in it; None for any other text."""
+    code = language.currencies.get(" ".join(text.lower().strip(" ?.!").split()))
+    return None if code in (None, EURO) else (Fraction(1), EURO, str(code))
+
+
+def _is_money(text: str, language: Language) -> bool:
+    """Whether a currency is named that can be nothing else: "pounds in kilos" is none."""
+    words = set(re.findall(r"[^\W\d_]+|[€$£¥]", text.lower()))
+    return any(set(re.findall(r"[^\W\d_]+|[€$£¥]", one)) <= words for one in language.currencies if one not in language.units)
+
+
+def _asked(text: str, language: Language, names: Mapping[str, str]) -> tuple[Fraction, str, str] | None:
+    """The amount of a text, its unit and the one that is wanted."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     between, many, are = (language.phrases.get(f"units_{name}", "(?!)") for name in ("into", "many", "are"))
     said = " ".join(without_separators(text, language.signs).lower().strip(" ?.!=¿¡").split())
@@ -79,15 +117,7 @@ def converted(text: str, language: Language) -> tuple[str, str]:
     found = re.fullmatch(rf"{amount}\s*(?:{of} )?{unit} (?:{between}) (?P<other>{known})", said)
     if found is None:
         found = re.fullmatch(rf"(?:{many}) ?(?P<other>{known}) (?:{are}) {amount}\s*{unit}", said)
-    if found is None:
-        return "", ""
-    unit, other = names[found["unit"]], names[found["other"]]
-    sizes = next(one for one in SIZES if unit in one)
-    if other not in sizes or unit == other:
-        return "", ""
-    number = _number(found["number"])
-    result = _temperature(number, unit) if unit.startswith("°") else number * Fraction(sizes[unit]) / Fraction(sizes[other])
-    return f"{_written(number)} {unit}", f"{_written(result)} {other}"
+    return None if found is None else (_number(found["number"]), names[found["unit"]], names[found["other"]])
 
 
 def _number(text: str) -> Fraction:

@@ -151,7 +151,7 @@ OF_MEANING = 0.5  # as much as a function word a word counts that tells of the l
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
-    *("days", "units", "rows", "expressions", "kinds"),
+    *("days", "units", "currencies", "rows", "expressions", "kinds"),
 )
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -177,6 +177,7 @@ class Language(Struct, frozen=True, dict=True):
     places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
     days: Mapping[str, str] = {}  # days of the calendar by their names, as `dates` reads them
     units: Mapping[str, str] = {}  # units of `units` by their words
+    currencies: Mapping[str, str] = {}  # their codes by their names; "pounds" are a unit as well
     expressions: Mapping[str, str] = {}
     rows: Mapping[str, tuple[str, ...]] = {}  # phrases that ask something of rows, by what they ask
 
@@ -227,7 +228,7 @@ class Language(Struct, frozen=True, dict=True):
         )
         words = {word for given in lists for one in given for word in _literal_words(one)}
         words |= {word for _, phrases in self.times for word in _literal_words(phrases)} | set().union(*self.levels.values())
-        words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
+        words |= {word for name in (*self.days, *self.units, *self.currencies) for word in _literal_words(name)}
         return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
 
     @cached_property
@@ -441,6 +442,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
         places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
         days={day: key for rows in both("days") for key, value in rows.items() for day in _names(str(value))},
+        currencies={name: key for rows in both("currencies") for key, value in rows.items() for name in _names(f"{key}, {value}")},
         units={unit: key for rows in both("units") for key, value in rows.items() for unit in _names(str(value))},
         expressions={key: str(value) for rows in both("expressions") for key, value in rows.items()},
         rows={key: tuple(_names(str(value))) for rows in both("rows") for key, value in rows.items()},

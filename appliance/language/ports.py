@@ -91,3 +91,13 @@ class EventCalendar(Protocol):
     def coming(self) -> Sequence[NamedEvent]:
         """The next time of each event."""
         ...
+
+
+class OutsideLookups(Protocol):
+    """What may be looked up elsewhere, where somebody has switched it on: weather, feeds, exchange_rates, home_assistant."""
+
+    def is_on(self, name: str) -> bool: ...
+
+    def names(self, name: str) -> Sequence[str]:
+        """What one of them knows by name: feeds, or devices and rooms."""
+        ...

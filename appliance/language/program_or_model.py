@@ -16,6 +16,7 @@ from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning import answers, computed, conversation, errands, note_plans, results, rewriting
+from appliance.language.planning.computed import NO_LOOKUPS
 from appliance.language.planning.effect_plans import Effects
 from appliance.language.planning.effect_references import Effect, References, again, last_effect, last_thing, pointing, thing_of
 from appliance.language.planning.note_plans import Files, Names, NotePlans
@@ -39,7 +40,7 @@ from appliance.language.planning.plans import (
 )
 from appliance.language.planning.reminders_and_events import NO_CALENDAR
 from appliance.language.planning.row_plans import RowPlans
-from appliance.language.ports import EventCalendar, Notes
+from appliance.language.ports import EventCalendar, Notes, OutsideLookups
 from appliance.language.request_texts import strip_notes
 from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, REMINDING, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
@@ -65,13 +66,14 @@ class MessagePlanner:
         unread: Names = tuple,
         files: Files = tuple,
         calendar: EventCalendar = NO_CALENDAR,
+        lookups: OutsideLookups = NO_LOOKUPS,
     ) -> None:
         """`unread` names the files that could not be read: an answer that finds nothing says so. `files` may be sent."""
         self._router = router
         self._finder = finder
         self._entries = entries
         self._now = now
-        self.effects = Effects(router, entries, now, finder.collect, calendar)
+        self.effects = Effects(router, entries, now, finder.collect, calendar, lookups)
         self._references = References(self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(conversation.cue, router))
@@ -296,8 +298,7 @@ class MessagePlanner:
             return self._quote_best(scene, found, language) if is_sure else answers.quote("nearest", found, language)
         if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
-        is_spoken = kind == "talk" and (is_you or form != "question") and not own
-        if is_spoken:
+        if kind == "talk" and (is_you or form != "question") and not own:
             return self._talk(scene, kind, language)
         is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
         least = answers.least_near(scene, found, language) if is_general else answers.NEAREST
@@ -419,7 +420,7 @@ class MessagePlanner:
         """What no small model can do on this box; a deed may become a task."""
         language, said = intent.language, intent.language.say(intent.name)
         task = language.expression("for_me").sub(r"\1 ", language.without_opening(scene.text).strip(" .!?"))
-        if intent.name in ("beyond_web", "beyond_home") or "?" in scene.text:
+        if intent.name == "beyond_web" or "?" in scene.text:
             return Say(said)
         return ask_back(language, "sure_task", f"{said} ", task=task)
 
@@ -440,9 +441,9 @@ class MessagePlanner:
 
     def _list_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """A list that is a note; the list of tasks where no note is called so."""
-        said = self.effects.additions.read_list(intent.parts["title"], intent.language)
-        tasks = None if said else self._router.cue(scene.text, ("tasks",))
-        return said or (None if tasks is None else self._list_tasks(scene, tasks))
+        if (said := self.effects.additions.read_list(intent.parts["title"], intent.language)) is not None:
+            return said
+        return None if (tasks := self._router.cue(scene.text, ("tasks",))) is None else self._list_tasks(scene, tasks)
 
     def _quote_called(self, scene: Scene, language: Language) -> Plan | None:
         """A note whose title stands in a message, "shopping" in "what is on my shopping list?", or "to-do"; None for none."""
@@ -461,8 +462,7 @@ class MessagePlanner:
         return Do(call, partial(results.say_reminders, intent=intent))
 
     def _list_memories(self, scene: Scene, intent: Intent) -> Plan:
-        known = self.effects.stored_memories()
-        if not known:
+        if not (known := self.effects.stored_memories()):
             return Say(intent.language.say("no_memories"))
         lines = [f"- {' '.join(text.split())} [{shown_source(ref)}]" for ref, text in known[-results.MOST_LISTED :]]
         refs = tuple(ref for ref, _ in known[-results.MOST_LISTED :])
@@ -554,8 +554,7 @@ class MessagePlanner:
 
     def _shorten_text(self, scene: Scene, text: str, intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
-        chosen = results.summary(text, self.ignored, most=1)
-        if not chosen or len(sentences.split(text)) < 2:
+        if not (chosen := results.summary(text, self.ignored, most=1)) or len(sentences.split(text)) < 2:
             return self._build_chat(scene, is_text=True)
         if scene.tier == "tiny":
             return Say(chosen)
@@ -572,13 +571,14 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "tasks": MessagePlanner._list_tasks,
     "reminders": MessagePlanner._list_reminders,
     "memories": MessagePlanner._list_memories,
-    **dict.fromkeys(BEYOND, MessagePlanner._say_beyond),
+    **dict.fromkeys(BEYOND[:-1], MessagePlanner._say_beyond),
     "asking": MessagePlanner._answer_asked,
     "asking_for": MessagePlanner._answer_named,
     **dict.fromkeys(
         ("done_maybe", "done_told", "named_drop", "named_move", "named_level"),
         lambda self, scene, intent: self.effects.change_perhaps(scene, intent, lambda: self._plan_answer(scene)),
     ),
+    "news": lambda self, scene, intent: self.effects.lookups.show_news(scene, intent, lambda: self._plan_answer(scene)),
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent, self.effects.reminders),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),

@@ -40,10 +40,13 @@ MORE = ("add_it",)  # after an effect, for what fits nothing else
 ANSWERS = ("yes", "no")  # to a question of the program
 BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
 OF_CALENDAR = ("agenda", "event_move", "event_gone")  # looked at first where there is a calendar
+OF_DEVICES = ("device", "device_state")  # and where there is a house
+LOOKED_UP = ("weather", "rain", "news", "rates", "briefing")  # elsewhere, or what one would say that it cannot be
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 NAMED = ("named_level", "named_move", "named_drop")  # of the task or reminder that has the name
 # Looked at in this order: the first that fits is taken.
 ORDER = (
+    *LOOKED_UP,
     *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "spell", "help"),
     *("event", "my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
@@ -77,11 +80,12 @@ EFFECTS = frozenset(
         *("remind_when", "recurring", "delete_note", "remember", "task", "drop_task", "done", "cancel", "priority"),
         *("priority_up", "priority_down", "forget"),
         *("note", "append", "append_bare", "collect_note", "digest_note", "send_file"),
-        *("event", "event_move", "event_gone"),
+        *("event", "event_move", "event_gone", "device"),
     )
 )
 ASKING = ("remind_late", "remind_at", "remind")  # that are no deed of somebody's behind another request: "remind me to ..."
-JOINED = (*REMINDING, "task", "append", "remember", "note", "done", "cancel", "priority")  # behind which such a one may stand
+# Behind which such a one may stand.
+JOINED = (*REMINDING, "task", "append", "remember", "note", "done", "cancel", "priority", "beyond_home")
 MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things
 LISTING = {"task": "task", "append": "items"}  # their parts that name a thing
 CAREFUL = (
@@ -309,6 +313,10 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return bool(arithmetic.result(parts["sum"], language.signs))
     if name == "units":
         return bool(arithmetic.converted(parts["units"], language)[0])
+    if name == "rates":
+        return (arithmetic.money if "money" in parts else arithmetic.rate)([*parts.values()][0], language) is not None
+    if name in LOOKED_UP and "day" in parts:
+        return is_days(parts["day"], language)
     if name in DATES:
         is_named = name == "days_until"
         return all(dates.is_moment(parts[key], language, may_be_named=is_named) for key in ("date", "second") if key in parts)
@@ -405,6 +413,12 @@ def _is_nearly(text: str, examples: Sequence[str]) -> bool:
 def says_when(text: str, language: Language) -> bool:
     """Whether a text may name a time: it has a number or a word for one."""
     return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.lexicon.naming)
+
+
+def is_days(text: str, language: Language) -> bool:
+    """Whether a text names a day or several: a weekend, a week."""
+    spans = {one for name, given in language.phrases.items() if name.startswith("span_") for one in given.split("|")}
+    return " ".join(words_in(text)) in spans or dates.is_moment(text, language)
 
 
 def _is_all_time(text: str, language: Language) -> bool:

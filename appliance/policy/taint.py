@@ -20,7 +20,7 @@ from appliance.text import urls
 from appliance.text.fences import told
 from appliance.text.invisible import escape_invisible
 
-Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
+Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin", "device"]
 KINDS: Mapping[str, str] = {
     "exec": "run a command",
     "web": "ask the web",
@@ -32,6 +32,7 @@ KINDS: Mapping[str, str] = {
     "skill": "change a skill",
     "document": "change a prompt document",
     "plugin": "use a plugin's tool",
+    "device": "control a device",
 }
 CARRYING = ("web", "search", "call")  # held only when they carry what the person has not said
 INSIDE = ("command", "file")  # origins of what the working folder says

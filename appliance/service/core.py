@@ -149,7 +149,7 @@ class Core:
         self.toolbox = build_toolbox(base, self.policy, self.taint, self.servers.hub, services)
         tools = build_tools(base, self.policy, known, workspace, self.commands, self.taint, self.toolbox)
         self.released, self.approvals, self.recorder = tools.released, tools.approvals, tools.recorder
-        answering = build_agent(base, models, known, prompt, tools, self.queue, self.roles)
+        answering = build_agent(base, models, known, prompt, tools, self.queue, self.roles, web.lookups)
         self.agent, self.loops, self.titles = answering.agent, answering.loops, answering.titles
         self.events.subscribe(WorkStarting, self._refresh)
         self.plugins = Plugins(PluginTargets(home.box, base.hooks, known.schemes, self.toolbox, services), base.settings().plugins)

@@ -24,7 +24,8 @@ from appliance.clock import CancelToken, now_ms
 from appliance.errors import Busy, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.knowledge.calendar import Calendars
 from appliance.knowledge.entries import Entries
-from appliance.records import Delta, Event, LoopEnded, Outbound
+from appliance.knowledge.lookups import LOOKUPS
+from appliance.records import Cancel, Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack, Workspace
@@ -46,10 +47,13 @@ TABLES: dict[str, tuple[Keys, dict[str, Any]]] = {
 }
 TABLES["telegram"] = (Connector(keys={"token": "t", "api_url": "http://127.0.0.1:1"}), {"telegram": {"chat": 1}})
 TABLES["calendar"] = (Connector(keys={"url": "http://127.0.0.1:1/dav/"}), {})
+TABLES |= {name: (Connector(keys={"url": "http://127.0.0.1:1/x"}), {}) for name in LOOKUPS}
+TABLES["weather"][0].keys["place"] = "52.5, 13.4"
+TABLES["feeds"] = (Connector(keys={"feeds": {"x": "http://127.0.0.1:1/x"}}), {})
 TABLES["slack"] = (Slack(bot_token="b", app_token="a", api_url="http://127.0.0.1:1/api"), {"slack": {"channel": "C1"}})
 LONG_AGO_MS = CLOCKLESS_MS + 1
 LISTENING = {"webhook"}  # those that wait for others, and post to one URL whomever it is for
-MIRRORS = {"calendar"}  # those that carry no messages: whatever is to be sent there is refused
+MIRRORS = {"calendar", *LOOKUPS}  # those that carry no messages: whatever is to be sent there is refused
 FILES = sorted(path.stem for path in Path(connectors.__file__ or "").parent.glob("*.py") if not path.stem.startswith("_"))
 
 
@@ -59,7 +63,12 @@ def make(name: str, store: Store | None = None) -> Connection:
     if name in MIRRORS and store is not None:
         entries = Entries(store)
         services |= {"entries": entries, "calendars": Calendars(entries, lambda: UTC, lambda: None), "fetch_file": None}
+    services["fetch_configured"] = unreachable
     return connect(name, TABLES[name][0], services)
+
+
+def unreachable(url: str, cancel: Cancel, **given: object) -> Any:
+    raise Unavailable(f"{url} is out of reach")
 
 
 class Deaf:

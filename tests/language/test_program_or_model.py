@@ -392,7 +392,7 @@ def test_a_look_at_its_times_in_other_languages_is_put_again(ask: Any, prompt: s
 
 def test_what_cannot_be_looked_up_at_its_times_is_not_taken_on(ask: Any) -> None:
     steps, _, tools = ask("Sag mir jeden Morgen um 8 das Wetter")
-    assert "owlbox model list" in text_of(steps) and tools.called == []
+    assert "owlbox channel enable weather" in text_of(steps) and tools.called == []
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,8 @@ def test_a_text_that_is_only_pointed_to_is_the_last_answer(ask: Any) -> None:
 
 def test_what_is_outside_is_not_made_up(ask: Any) -> None:
     steps, model, _ = ask("What is the weather like today?", tier="small")
-    assert "today's weather" in text_of(steps) and model.asked == []
+    assert "switched off" in text_of(steps) and model.asked == []
+    assert "traffic" in text_of(ask("What is the traffic like today?", tier="small")[0])
 
 
 @pytest.mark.covers("A-098")

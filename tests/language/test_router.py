@@ -300,8 +300,8 @@ def test_a_look_at_its_times_is_told_from_a_reminder(prompt: str, rest: str, que
     [
         (("hello", "Hi there"), "en", "hello"),
         (("Good morning!",), "en", "greeting"),
-        (("What's the weather like in Berlin?", "Will it rain tomorrow?"), "en", "outside"),
-        (("Wie wird das Wetter morgen?",), "de", "outside"),
+        (("What's the traffic like in Berlin?",), "en", "outside"),
+        (("Wie ist der Verkehr heute?",), "de", "outside"),
         (("Thank you very much!", "Great, thanks."), "en", "thanks"),
         (("Who are you?", "What's your name?"), "en", "who"),
         (("Hallo", "Guten Morgen!"), "de", "greeting"),

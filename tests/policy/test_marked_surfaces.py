@@ -82,19 +82,21 @@ HELD = """
     add_event change_event remove_event capabilities_refresh document_delete document_write
     create_schedule delete_schedule trigger_schedule
     update_schedule skill_delete skill_write exec env sh message mcp_exec context_refresh fetch_url web_search
+    control_home get_weather
 """.split()
 # What a schema does not say of their arguments.
 GIVEN: dict[str, dict[str, Any]] = {
     "message": {"target": "person:bob", "content": TEXT},
     "add_event": {"start": "2030-05-01"},
+    "get_weather": {"place": "kumquat harbour"},
 }
-# They carry texts of another run, whose marks go along: `test_taint_travel`, `test_taint_server` and `test_delegation` have those.
+# They carry texts of another run, or of feeds: `test_taint_travel`, `test_taint_server`, `test_delegation`, `test_house_and_news`.
 OTHERS = """
-    delegate spawn_await wait_task mcp_info mcp_list_tools tool_help use pipe_to_context read_large_result
+    list_news delegate spawn_await wait_task mcp_info mcp_list_tools tool_help use pipe_to_context read_large_result
 """.split()
 # Names, numbers and states that no stranger words; what is written there stays in the thread; or what is put down ends it.
 SILENT = """
-    context_delete context_reembed rm document_list skill_list
+    convert_currency context_delete context_reembed rm document_list skill_list
     preview_schedule ask_user think update sleep spawn_worker complete_task delete_task
     fail_task write_file edit_file
 """.split()

@@ -108,7 +108,8 @@ PLAIN = set(
     severity soonest source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds
     timezone title turns tool tools top_k turn type until_ms url visibility wait wanted when words token invite password
     uploads fingerprint is_verified topic old new is_merging tags tag importance least_importance ttl_s include_mcp
-    loading passages missing_ok move brief take_back strict is_queue_kept is_waiting is_forced start minutes place day""".split()
+    loading passages missing_ok move brief take_back strict is_queue_kept is_waiting is_forced start minutes place day
+    amount unit other feed language""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {

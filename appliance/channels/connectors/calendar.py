@@ -31,7 +31,7 @@ from appliance.knowledge.entry_marks import AUTHOR, ORIGIN
 from appliance.records import Cancel, Outbound
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
-from appliance.text import icalendar, urls
+from appliance.text import icalendar, safe_xml, urls
 from appliance.text.references import slug
 
 LOG = logging.getLogger(__name__)
@@ -117,12 +117,7 @@ class DavClient:
             raise NotFound(f"{self.home.authority} has nothing at {urls.parse(url).path}", hint="is it the address of CalDAV?")
         if status != 207:
             raise Unavailable(f"{self.home.authority} answers {status} to {method} {urls.parse(url).path}")
-        if b"<!DOCTYPE" in data[:4096] or b"<!ENTITY" in data:
-            raise Refused(f"{self.home.authority} sends XML with definitions of its own")
-        try:
-            tree = ElementTree.fromstring(data)
-        except (ElementTree.ParseError, RecursionError, ValueError) as error:
-            raise Unavailable(f"{self.home.authority} sends no readable XML: {str(error)[:100]}") from None
+        tree = safe_xml.parse(data, self.home.authority)
         found = []
         for response in tree.findall(f"{{{DAV}}}response"):
             try:

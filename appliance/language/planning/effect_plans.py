@@ -17,19 +17,23 @@ from appliance.language.evidence import Sentence
 from appliance.language.languages import Language, alternatives, words_in
 from appliance.language.named_notes import NamedNotes, bare_title
 from appliance.language.planning import conversation, errands, results
+from appliance.language.planning.computed import NO_LOOKUPS, LookupPlans
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
 from appliance.language.planning.reminders_and_events import CalendarPlans, Reminders, meant_text
 from appliance.language.planning.results import do, set_priority
-from appliance.language.ports import EventCalendar, Notes
-from appliance.language.router import OF_CALENDAR, REMINDING, Intent, Router, is_reason
+from appliance.language.ports import EventCalendar, Notes, OutsideLookups
+from appliance.language.router import LOOKED_UP, OF_CALENDAR, OF_DEVICES, REMINDING, Intent, Router, is_reason
 from appliance.language.times import dates, recurrence
 from appliance.records import Outcome
 from appliance.text.references import display
 
 # What may be asked again at its times.
-LOOKED_UP = ("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about")
+RECURRING = (
+    *("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about"),
+    *LOOKED_UP,
+)
 MEMORIES = "memory://notes/"
 MOST_ASKED = 5  # tasks of which it is asked which one is done, where somebody only says that it is
 NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
@@ -46,6 +50,7 @@ class Effects:
         now: Callable[[], datetime],
         collect: Callable[[str], Sequence[Sentence]],
         calendar: EventCalendar,
+        lookups: OutsideLookups = NO_LOOKUPS,
     ) -> None:
         self._router = router
         self._entries = entries
@@ -54,6 +59,8 @@ class Effects:
         self.additions = Additions(entries, self.notes)
         self.calendar = CalendarPlans(calendar, now, self._ignored)
         self.reminders = Reminders(router, now, self._ignored, collect, self.calendar.find)
+        self.lookups = LookupPlans(lookups, self._ignored, self.calendar.span, self.calendar.show_days)
+        self._has_home = partial(lookups.is_on, "home_assistant")
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""
@@ -61,7 +68,10 @@ class Effects:
         return None if make is None else make(self, scene, intent)
 
     def plan_dated(self, scene: Scene) -> Plan | None:
-        """What is asked or wanted of a calendar; None where there is none, or it has nothing of the kind."""
+        """What is asked or wanted of a calendar or a device; None where there is none, or it has nothing of the kind."""
+        asked = self._router.cue(scene.text, OF_DEVICES) if self._has_home() else None
+        if asked is not None and (plan := self.make(scene, asked)) is not None:
+            return plan
         intent = self._router.cue(scene.text, OF_CALENDAR)
         return self.make(scene, intent) if intent is not None and self.calendar.is_known() else None
 
@@ -151,8 +161,11 @@ class Effects:
         query = intent.parts["query"] if "query" in intent.parts and intent.language.name == "en" else found.text
         told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
         query = query[told.end() :] if told is not None else query
-        if found.rule is None or found.rule.kind == "once" or self._router.cue(query, LOOKED_UP) is None:
+        asked = self._router.cue(query, RECURRING)
+        if found.rule is None or found.rule.kind == "once" or asked is None:
             return Say(intent.language.say("no_recurring"))
+        if asked.name in LOOKED_UP and isinstance(off := self.make(scene, asked), Say):
+            return off  # what is switched off
         when = recurrence.written(found.rule)
         call = tool_call("create_schedule", name=query[:60], frequency=when, description=query, action="message")
         return do(call, intent)
@@ -348,6 +361,11 @@ MAKERS: Mapping[str, Maker] = {
     "event": lambda self, scene, intent: self.calendar.add(scene, intent),
     "event_move": lambda self, scene, intent: self.calendar.move(scene, intent),
     "event_gone": lambda self, scene, intent: self.calendar.remove(scene, intent),
+    **dict.fromkeys(("weather", "rain"), lambda self, scene, intent: self.lookups.show_weather(scene, intent)),
+    "news": lambda self, scene, intent: self.lookups.show_news(scene, intent),
+    "rates": lambda self, scene, intent: self.lookups.convert(scene, intent),
+    "briefing": lambda self, scene, intent: self.lookups.brief(scene, intent),
+    **dict.fromkeys((*OF_DEVICES, "beyond_home"), lambda self, scene, intent: self.lookups.ask_home(scene, intent)),
     "forget": Effects.forget,
     **dict.fromkeys(("note", "titled_note"), Effects._write_note),
     **dict.fromkeys(("append", "append_bare"), Effects._append),

@@ -375,7 +375,7 @@ class CalendarPlans:
 
     def show_days(self, scene: Scene, intent: Intent) -> Plan | None:
         """What is on: events, and what the person is reminded of; None for days that are not understood."""
-        span = self._span(intent.parts.get("day", ""), intent.language)
+        span = self.span(intent.parts.get("day", ""), intent.language)
         if span is None:
             return None
         first, last = span
@@ -518,7 +518,7 @@ class CalendarPlans:
         at = datetime.fromtimestamp(at_ms / 1000, self._now().tzinfo)
         return at, moment is not None and not moment.has_clock
 
-    def _span(self, said: str, language: Language) -> tuple[datetime, datetime] | None:
+    def span(self, said: str, language: Language) -> tuple[datetime, datetime] | None:
         """The days that a text names: one, a week, a weekend, a month; today where it says nothing."""
         now = self._now()
         today = now.replace(hour=0, minute=0, second=0, microsecond=0)

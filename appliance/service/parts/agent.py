@@ -22,6 +22,8 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
+from appliance.language.planning.computed import NO_LOOKUPS
+from appliance.language.ports import OutsideLookups
 from appliance.language.router import Router
 from appliance.language.work_planner import WorkPlanner
 from appliance.models.client import Models
@@ -38,7 +40,15 @@ from appliance.sessions.history import Recall
 EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it takes longer
 
 
-def build_guide(home: Path, search: Search, entries: Entries, models: Models, folder: Folder, calendars: Calendars) -> WorkPlanner:
+def build_guide(
+    home: Path,
+    search: Search,
+    entries: Entries,
+    models: Models,
+    folder: Folder,
+    calendars: Calendars,
+    lookups: OutsideLookups = NO_LOOKUPS,
+) -> WorkPlanner:
     """The guide of a home; `folder` knows its files and what could not be read, `calendars` the time zone of the box."""
     languages = Languages(home)
 
@@ -51,7 +61,8 @@ def build_guide(home: Path, search: Search, entries: Entries, models: Models, fo
 
     finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
     now = lambda: datetime.fromtimestamp(now_ms() / 1000, calendars.zone())  # noqa: E731
-    return WorkPlanner(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files, calendars)
+    given = Router(languages, embed), finder, entries, now
+    return WorkPlanner(*given, lambda: folder.unread, folder.list_files, calendars, lookups)
 
 
 def limits(settings: Config) -> LoopLimits:
@@ -87,6 +98,7 @@ def build_agent(
     tools: ToolParts,
     queue: QueueParts,
     roles: Roles,
+    lookups: OutsideLookups,
 ) -> AgentParts:
     """The limits follow the configuration."""
     settings, client, runs = base.settings, models.models, base.runs
@@ -102,7 +114,7 @@ def build_agent(
     agent = Agent(
         *(client, tools.toolbox, prompt.packets, Recall(runs, runs.question), read_limits(), tools.dispatch),
         budget=prompt.budget,
-        make_guide=partial(build_guide, base.home.root, *known, client, knowledge.folder, knowledge.calendars),
+        make_guide=partial(build_guide, base.home.root, *known, client, knowledge.folder, knowledge.calendars, lookups),
     )
     base.events.subscribe(ConfigReloaded, lambda reloaded: agent.configure(read_limits()))
     chats = Titles(runs, client, lambda: settings().runs.titles, partial(titles.is_able, folder=base.home.models))

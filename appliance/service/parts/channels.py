@@ -71,8 +71,9 @@ def build_connections(
     services = {"inbox": inbox, "secret": vault.get, "keep_secret": vault.put, "store": base.store}
     services |= {"home": base.home, "data_folder": bench.folder, "entries": known.entries, "calendars": known.calendars}
     services |= {"fetch_file": web.web.file, "listener": None}  # which a serving core has
+    services["fetch_configured"] = web.web.configured
     parts = GatewayParts(base.store, base.runs, base.people, inbox, bench.folder, base.events)
-    return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
+    return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts, make=web.lookups.make)
 
 
 def build_scheduled_messages(

@@ -9,10 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from appliance.channels.connections import connect
 from appliance.ingest import pipeline
 from appliance.ingest.receiver import Intake
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.indexer import embedding
+from appliance.knowledge.lookups import Lookups
 from appliance.knowledge.views import Views
 from appliance.mcp.bridge_client import BridgeClient
 from appliance.mcp.hub import Hub, HubParts
@@ -79,11 +81,16 @@ class WebAccess:
         found = check_found(self.fetch.get(url, session=ADDING, timeout_s=FILE_S, max_bytes=1 << 30, want=Want(kind="file")))
         return pipeline.FetchedPage(found.body, found.content_type, found.charset)
 
-    def file(self, url: str, cancel: Cancel) -> bytes:
+    def configured(
+        self, url: str, cancel: Cancel, *, headers: Mapping[str, str] | None = None, body: bytes | None = None, most: int = 1 << 24
+    ) -> fetch.Fetched:
         """What is at an address that a person configured, also within this network; where it redirects to is judged."""
-        want = Want("file", trusted=url, is_secret=True)
-        found = self.fetch.get(url, session=CONFIGURED, timeout_s=FILE_S, max_bytes=1 << 24, cancel=cancel, want=want)
-        return check_found(found).body
+        want = Want("file", headers or {}, trusted=url, body=body, is_secret=True)
+        return self.fetch.get(url, session=CONFIGURED, timeout_s=FILE_S, max_bytes=most, cancel=cancel, want=want)
+
+    def file(self, url: str, cancel: Cancel) -> bytes:
+        """The same of a file, whole."""
+        return check_found(self.configured(url, cancel)).body
 
 
 def rules(tools: ToolSettings) -> HostRules:
@@ -126,10 +133,11 @@ class WebParts(Struct, frozen=True):
 
     web: WebAccess
     intake: Intake
+    lookups: Lookups
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
-        return {**self.web.services(), "intake": self.intake}
+        return {**self.web.services(), "intake": self.intake, "lookups": self.lookups}
 
 
 def build_web(base: BaseParts, policy: PolicyParts, models: ModelParts, knowledge: KnowledgeParts, servers: McpServers) -> WebParts:
@@ -137,4 +145,6 @@ def build_web(base: BaseParts, policy: PolicyParts, models: ModelParts, knowledg
     given = WebContext(base.store, knowledge.entries, knowledge.views, base.environ, policy.ledger.note, models.vault.get)
     web = WebAccess(given, base.settings().tools)
     load = PageLoader(servers.hub, models.models, web.page, models.local.is_able).page
-    return WebParts(web, Intake(knowledge.sources, base.home, base.environ, fetch=load, load=load))
+    services = {"secret": models.vault.get, "fetch_configured": web.configured}
+    lookups = Lookups(lambda: base.settings().channels, connect, services)
+    return WebParts(web, Intake(knowledge.sources, base.home, base.environ, fetch=load, load=load), lookups)
