@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+UTC_NAMES = ("UTC", "GMT", "Z")
 ZONES = "/usr/share/zoneinfo"  # where the C library looks
 
 
@@ -49,18 +50,19 @@ def local_time(at_ms: int) -> str:
 def use_zone(name: str) -> bool:
     """Show moments in this zone from now on: an IANA name, UTC or +HH:MM; "local" is that of the machine.
 
-    False for a name that the machine does not know: its own zone stays then, where the C library would show UTC.
+    False for a name that the machine does not know: moments are shown in UTC then.
     """
     if name in ("", "local"):
         return True
     if name[0] in "+-":
         name = f"<{name.replace(':', '')}>{'-' if name[0] == '+' else '+'}{name[1:]}"  # POSIX counts westwards
-    elif name.upper() not in ("UTC", "GMT", "Z") and not os.path.isfile(os.path.join(os.environ.get("TZDIR") or ZONES, name)):
-        return False
+    is_offset = name[0] == "<"
+    is_known = is_offset or name.upper() in UTC_NAMES or os.path.isfile(os.path.join(os.environ.get("TZDIR") or ZONES, name))
+    name = name if is_known else "UTC"
     if os.environ.get("TZ") != name:
         os.environ["TZ"] = name
         time.tzset()
-    return True
+    return is_known
 
 
 def local_hms() -> str:

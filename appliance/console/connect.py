@@ -127,7 +127,7 @@ class InProcess:
 def _show_times_in(zone: str) -> None:
     """Moments of this command are those of this zone; what it shows instead of one that is not known is said."""
     if not use_zone(zone):
-        said = f"owlbox: system.timezone {zone!r} is not known: times are those of this machine's zone (owlbox doctor)"
+        said = f"owlbox: system.timezone {zone!r} is not known: times are UTC (owlbox doctor)"
         print(said, file=sys.stderr)
 
 

@@ -92,7 +92,7 @@ class MessagePlanner:
         if prompt.own_chars is not None and text[: max(0, prompt.own_chars)].strip() != text:
             return self._build_chat(scene, is_text=True)
         if scene.before:
-            if (answer := errands.answered(scene, self._router)) is not None:
+            if (answer := errands.answered(scene, self._router, self.effects.reminders)) is not None:
                 said = Say(answer.language.say("left")) if answer.name == "no" else self._make_all(scene, answer)
                 if said is not None:
                     return said
@@ -286,7 +286,7 @@ class MessagePlanner:
         if follows and kind == "world" and answers.is_of_last(found, words, language):
             kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
-        kind = "talk" if is_you and not kind else kind
+        kind = "talk" if is_you and not kind and language.lexicon.naming.isdisjoint(words) else kind
         kind = "notes" if is_own and kind != "talk" else kind
         kind = "world" if says("asks_definition", scene.text) and not answers.is_definite(scene.text) and not is_own else kind
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)

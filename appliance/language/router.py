@@ -27,6 +27,8 @@ from appliance.language.languages import TEXTS, Language, Languages, words_in
 from appliance.language.message_parts import EDGE, Reading
 from appliance.language.sentence_templates import SentenceTemplate, plain_words
 from appliance.language.times import dates, time_expression
+from appliance.language.times.reductions import reduced
+from appliance.language.times.tokenizer import tokens
 from appliance.language.typing_errors import Correction
 
 # That point to what was said, before or around them, or to what was done last.
@@ -351,10 +353,13 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return parts["when"][:1].isdigit() or bool(first and first[0] in language.lexicon.leading)
     if name == "remind_when":  # "when it is 5 pm" is a time; in "when I get home to start dinner" dinner is none
         return not any(says_when(parts[key], language) for key in list(parts)[: 1 + ("event" != next(iter(parts)))])
+    if "moment" in parts:  # a time and nothing else
+        if name != "timer":
+            return dates.is_time(parts["moment"], language)
+        is_length = any("length" in token.kinds for token in reduced(tokens(parts["moment"], language.lexicon)))
+        return is_length and _is_all_time(parts["moment"], language)
     if name == "timer":
         return says_when(parts["when"], language)
-    if "moment" in parts:  # a time and nothing else
-        return dates.is_time(parts["moment"], language)
     if name in ("change_it", "more_it", "also_it", "named_move"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):

@@ -172,7 +172,7 @@ SENTENCE_END = re.compile(r"[.!?:。！？…](?=\s|\Z)")
 BLANKS = re.compile(r"\s*+")
 # Thoughts and answer of gpt-oss from a server that has left out the marks around the names of the channels.
 STRIPPED_THOUGHTS = re.compile(r"""\s*analysis(?=[A-Z"']).*?assistant(?:final|(?=commentary to=|analysis to=))""", re.DOTALL)
-STRIPPED_BEGUN = re.compile(r"""\s*(?:a|an|ana|anal|analy|analys|analysi|analysis)\Z|\s*analysis(?=[A-Z"'])""")
+STRIPPED_BEGUN = re.compile(rf"""\s*(?:{"|".join("analysis"[:end] for end in range(1, 9))})\Z|\s*analysis(?=[A-Z"'])""")
 LEAST_CHARS = 16  # of a block in front of an answer: less is data
 
 

@@ -35,7 +35,7 @@ def words(rule: Rule) -> str:
     if rule.end_ms is not None:
         said += f", until {_end(rule.end_ms, rule.zone)}"
     if rule.zone != LOCAL and rule.kind in ("once", "cron", "cadence"):
-        said += f" ({rule.zone})" if timezones.is_known(rule.zone) else f" ({rule.zone} is not known: the box's own zone)"
+        said += f" ({rule.zone})" if timezones.is_known(rule.zone) else f" ({rule.zone} is not known: UTC)"
     return f"{said}, if a model judges so" if rule.condition else said
 
 

@@ -28,8 +28,14 @@ OWN = {
     **dict.fromkeys(("Qwen 3.5", "Qwen 3.6", "Qwen 3.8", "Qwen 3 Coder", "Nemotron 3"), "qwen_tags"),
     **dict.fromkeys(("Llama 3.1", "Llama 3.2", "Llama 3.3"), "llama3"),
     **dict.fromkeys(("Mistral Small", "Devstral", "Ministral 3"), "ministral"),
-    "gpt-oss": "harmony", "Gemma 4": "gemma", "FunctionGemma": "function_gemma", "Phi-4-mini": "phi", "Granite 3": "granite",
-    "SmolLM3": "smollm3", "LFM2": "lfm", "MiniCPM 5": "minicpm",
+    "gpt-oss": "harmony",
+    "Gemma 4": "gemma",
+    "FunctionGemma": "function_gemma",
+    "Phi-4-mini": "phi",
+    "Granite 3": "granite",
+    "SmolLM3": "smollm3",
+    "LFM2": "lfm",
+    "MiniCPM 5": "minicpm",
 }
 DONE = "It is done."
 

@@ -44,12 +44,12 @@ def test_the_box_s_own_schedules_follow_the_zone_and_others_name_theirs(box: Box
 
 
 @pytest.mark.parametrize("has_core", [False, True])
-def test_a_zone_that_nobody_knows_is_said_and_the_machine_s_own_is_shown(box: Box, has_core: bool) -> None:
+def test_a_zone_that_nobody_knows_is_said_and_utc_is_shown(box: Box, has_core: bool) -> None:
     box.environ["TZ"] = "Asia/Kathmandu"
     box.run("remind", "me tomorrow at 9 to call Ann")
     box.home.config.write_text('[system]\ntimezone = "Mars/Base"\n')
     core = box.serve() if has_core else None
     listed = box.run("schedule", "list")
-    assert " 09:00 " in listed.stdout and listed.stderr.count("system.timezone 'Mars/Base' is not known") == 1
+    assert " 03:15 " in listed.stdout and listed.stderr.count("system.timezone 'Mars/Base' is not known") == 1
     assert "problem      system.timezone cannot work" in box.run("status").stdout
     assert core is None or core.stop() == 0

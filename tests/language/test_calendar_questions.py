@@ -13,10 +13,11 @@ from appliance.knowledge.calendar import CalendarAccount, Calendars
 from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.language.languages import Languages
+from appliance.language.planning.effect_plans import Effects
 from appliance.language.planning.plans import Do, Plan, Say, Scene
 from appliance.language.planning.reminders_and_events import CalendarPlans, Reminders
 from appliance.language.router import OF_CALENDAR, ORDER, Router
-from appliance.records import Outcome
+from appliance.records import Message, Outcome
 
 ZONE = ZoneInfo("Europe/Berlin")
 ROUTER = Router(Languages(), lambda texts: ())
@@ -199,3 +200,11 @@ def test_events_answer_questions_in_any_words(calendars: Calendars, question: st
 def test_events_that_are_not_asked_for_answer_nothing(calendars: Calendars, question: str) -> None:
     plans = CalendarPlans(calendars, lambda: NOW, ROUTER.languages.function_words())
     assert plans.answer(question, ROUTER.languages.english) is None
+
+
+def test_a_day_alone_behind_what_is_on_asks_again(calendars: Calendars) -> None:
+    effects = Effects(ROUTER, calendars._entries, lambda: NOW, lambda text: (), calendars)
+    asked = (Message("user", "what's on today?"), Message("assistant", "Nothing."))
+    plan = effects.plan_dated(Scene("tiny", f"and on {TOMORROW:%A}?", asked))
+    assert isinstance(plan, Do) and "Dentist" in plan.then(Outcome(200, "ok", "", data={"schedules": []})).text  # type: ignore[union-attr]
+    assert effects.plan_dated(Scene("tiny", "and the soup?", asked)) is None

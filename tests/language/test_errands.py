@@ -84,3 +84,26 @@ def test_what_somebody_has_to_do_is_asked_back(ask: Any, text: str, said: str) -
 def test_talk_is_not_asked_back(ask: Any, text: str) -> None:  # noqa: F811
     steps, _, tools = ask(text, answers=[["I see."]])
     assert "Shall I" not in text_of(steps) and all(call.name == "list_tasks" for call in tools.called)
+
+
+@pytest.mark.parametrize(
+    ("answer", "when"),
+    [
+        ("make it 6:30", "2026-11-24T18:30"),
+        ("hm 6:30 rather", "2026-11-24T18:30"),
+        ("every tuesday i mean", "0 17 * * 2"),
+        ("on wednesday", "2026-11-25T17:00"),
+    ],
+)
+def test_another_time_answers_whether_one_is_to_be_reminded(ask: Any, answer: str, when: str) -> None:  # noqa: F811
+    steps, _, _ = ask("i need to call mum tomorrow at 5")
+    _, _, tools = ask("i need to call mum tomorrow at 5", text_of(steps), answer)
+    [call] = tools.called
+    assert call.name == "remind" and call.arguments["text"] == "call mum" and str(call.arguments["when"]).startswith(when)
+
+
+@pytest.mark.parametrize("answer", ["evening, not morning", "not at that hour! say ten", "it was lovely"])
+def test_what_names_no_time_is_not_glued_to_what_was_asked(ask: Any, answer: str) -> None:  # noqa: F811
+    steps, _, _ = ask("remind me to call mum")
+    steps, _, tools = ask("remind me to call mum", text_of(steps), answer, answers=[["I see."]])
+    assert tools.called == [] and f"{answer} to" not in text_of(steps)

@@ -1,7 +1,7 @@
 """Notes as wholes before a tiny or small model: which there are, and what one says."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,13 @@ from appliance.language.named_notes import NamedNotes
 from appliance.language.planning import errands
 from appliance.language.planning.note_plans import MOST_LISTED, SHOWN_CHARS, NotePlans
 from appliance.language.planning.plans import Do, Say, Scene
+from appliance.language.planning.reminders_and_events import Reminders
 from appliance.language.router import Router
 from appliance.records import Message
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())
+REMINDERS = Reminders(ROUTER, lambda: datetime.now(UTC), (), lambda text: (), lambda text: ())
 FILES = [
     *(("manuals/Boiler manual.pdf", "Vaillant"), ("manuals/boiler bill 2025.pdf", ""), ("garten.jpg", ""), ("x7.pdf", "Dryer")),
     *(("tax/2024.pdf", ""), ("tax/2025.pdf", ""), ("Heizung Anleitung.pdf", ""), ("chaudière notice.pdf", ""), ("USER.md", "")),
@@ -56,7 +58,7 @@ def plans_of(entries: Entries) -> NotePlans:
 
 def sent(entries: Entries, text: str, *before: Message) -> str:
     """The file that a message has sent, or the question back; "" for a message that has none sent."""
-    intent = errands.answered(Scene("tiny", text, before), ROUTER) or ROUTER.cue(text)
+    intent = errands.answered(Scene("tiny", text, before), ROUTER, REMINDERS) or ROUTER.cue(text)
     plan = plans_of(entries).send_file(intent) if intent is not None and intent.name == "send_file" else None
     if isinstance(plan, Do):
         assert plan.call.name == "message" and list(plan.call.arguments) == ["file"]
@@ -67,7 +69,7 @@ def sent(entries: Entries, text: str, *before: Message) -> str:
 def said(entries: Entries, text: str, *before: Message) -> str | None:
     """What is answered to a message that asks for notes as wholes; None when it does not, or names none."""
     scene = Scene("tiny", text, before)
-    intent = errands.answered(scene, ROUTER) or ROUTER.cue(text)
+    intent = errands.answered(scene, ROUTER, REMINDERS) or ROUTER.cue(text)
     plans = plans_of(entries)
     made = {"all_notes": plans.list_notes, "read_note": plans.read_note}.get(intent.name if intent is not None else "")
     if made is None or intent is None or (plan := made(scene, intent)) is None:

@@ -1,7 +1,7 @@
 """What the program decides in place of a tiny or small model, and that an effect is done once in any loop."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -448,7 +448,8 @@ def test_what_a_mail_repeats_is_not_what_its_sender_said() -> None:
 def test_a_question_is_no_yes() -> None:
     router, asked = Router(Languages(), lambda texts: ()), 'Shall I mark the task "water the roses" as done? Say yes.'
     before = with_questions((Message("user", "watered the roses"), Message("assistant", asked)), router)
-    found = [errands.answered(Scene("tiny", said, before), router) for said in ("Sure.", "Sure?")]
+    reminders = Reminders(router, lambda: datetime.now(UTC), (), lambda text: (), lambda text: ())
+    found = [errands.answered(Scene("tiny", said, before), router, reminders) for said in ("Sure.", "Sure?")]
     assert found[0] is not None and (found[0].name, found[1]) == ("done", None)
 
 
@@ -746,7 +747,7 @@ def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
     (kept,) = [s.input or {} for s in steps if isinstance(s, Event) and s.kind == "message"]
     question = kept["state"]["asked"]
     assert question == {"kind": "sure", "intent": "remind", "language": "en", "parts": question["parts"], "options": ()}
-    assert "call mum" in question["parts"]["when"]
+    assert question["parts"]["text"] == "call mum" and question["parts"]["rule"]
     (told,) = as_messages([s for s in steps if isinstance(s, Event)])
     assert told.state is not None and told.state.asked is not None
     assert (told.state.asked.kind, told.state.asked.intent) == ("sure", "remind")
@@ -991,3 +992,25 @@ def test_to_what_people_tell_of_themselves_a_tiny_model_says_nothing_of_its_own(
     for said in ("I'm a bit sad today", "My back hurts", "We love spring"):
         steps, model, tools = ask(said, answers=[["I am sorry for your loss."]])
         assert text_of(steps) == "I see." and tools.called == [] and model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "when"),
+    [
+        ("wake me that day at six", "2026-12-08T06:00"),
+        ("remind me on the same day at noon to pack", "2026-12-08T12:00"),
+        ("weck mich da um sechs", "2026-12-08T06:00"),
+    ],
+)
+def test_that_day_is_the_one_that_was_answered(ask: Any, said: str, when: str) -> None:
+    answer = "Tuesday, 8 December 2026: orthodontist" if "weck" not in said else "Dienstag, 8. Dezember 2026: Arzt"
+    _, _, tools = ask("When is the orthodontist?", answer, said)
+    assert [str(call.arguments["when"])[:16] for call in tools.called] == [when]
+    steps, _, tools = ask("remind me that day at six to pack")
+    assert tools.called == [] and text_of(steps).startswith("When should I remind you")
+
+
+@pytest.mark.parametrize(("said", "is_set"), [("set 35 mins", True), ("count me down an hour", True), ("start monday", False)])
+def test_a_length_alone_is_a_timer(ask: Any, said: str, is_set: bool) -> None:
+    _, _, tools = ask(said)
+    assert bool(tools.called) == is_set

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from appliance.language.planning.plans import SOURCE
 from appliance.language.router import ORDER, Router
+from appliance.language.times import dates
 from appliance.records import Asked, Message, ThreadState
 
 KINDS = ("when", "of_what")
@@ -35,7 +37,11 @@ def _asked(text: str, before: str, router: Router) -> Asked | None:
         for name, phrase in language.phrases.items():
             made = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(phrase))
             if name.startswith("sure_") and (fits := re.search(rf"{made}\Z", text, re.DOTALL)):
-                parts = fits.groupdict() | ({"when": before} if name == "sure_remind" else {})
+                parts = fits.groupdict()
+                if name == "sure_remind":
+                    moment = dates.read(parts["time"], language, datetime.now(UTC))
+                    assert moment is not None
+                    parts["rule"] = moment.at.isoformat()
                 return Asked("sure", name.removeprefix("sure_"), language.name, parts)
             if name in KINDS and (fits := re.fullmatch(made, text, re.DOTALL)):
                 return Asked(name, "", language.name, fits.groupdict())

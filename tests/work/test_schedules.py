@@ -731,7 +731,7 @@ def test_a_row_that_makes_no_sense_is_left_out_and_kept_and_the_others_run(desk:
     assert desk.rows.correct_due(SEVEN + HOUR) == 0  # said once, written once
     view = Timetable(desk.store, desk.rows, desk.runs.marks).view(found)
     assert view.words.startswith("never:") == is_lost
-    assert is_lost or "(Mars/Base is not known: the box's own zone)" in view.words
+    assert is_lost or "(Mars/Base is not known: UTC)" in view.words
 
 
 # -- executor facts -----------------------------------------------------------------------------------

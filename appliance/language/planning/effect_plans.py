@@ -68,11 +68,15 @@ class Effects:
         return None if make is None else make(self, scene, intent)
 
     def plan_dated(self, scene: Scene) -> Plan | None:
-        """What is asked or wanted of a calendar or a device; None where there is none, or it has nothing of the kind."""
+        """What is asked or wanted of a calendar, also by a day alone behind such a question, or of a device; None for nothing."""
         asked = self._router.cue(scene.text, OF_DEVICES) if self._has_home() else None
         if asked is not None and (plan := self.make(scene, asked)) is not None:
             return plan
         intent = self._router.cue(scene.text, OF_CALENDAR)
+        if intent is None and (last := self._router.cue(scene.last_question, ("agenda",))) is not None:
+            said = words_in(scene.text)
+            linked = said[1:] if set(said[:1]) & last.language.words["links"] else said
+            intent = replace(last, parts={"day": " ".join(linked)}) if linked else None
         return self.make(scene, intent) if intent is not None and self.calendar.is_known() else None
 
     def stored_memories(self) -> list[tuple[str, str]]:

@@ -94,7 +94,7 @@ def ask_whether_likely(scene: Scene, router: Router, reminders: Reminders) -> Pl
 MOST_WORDS = 12  # of an answer
 
 
-def answered(scene: Scene, router: Router) -> Intent | None:
+def answered(scene: Scene, router: Router, reminders: Reminders) -> Intent | None:
     """What a message asks for as the answer to the question before it; None when there was none, or this is no answer.
 
     An intent named "no" says that nothing is to be done.
@@ -106,11 +106,14 @@ def answered(scene: Scene, router: Router) -> Intent | None:
     if asked.kind == "sure":
         found = router.cue(scene.text, ANSWERS)
         meant = Intent(asked.intent, language, asked.parts)
-        return None if found is None else meant if found.name == "yes" else Intent("no", language)
+        if found is None:
+            return reminders.at_other_time(scene.text, meant) if "rule" in asked.parts else None
+        return meant if found.name == "yes" else Intent("no", language)
     if router.cue(scene.text, (*COURTESIES, *ANSWERS, *ORDER), can_point=True) is not None:
         return None  # a request of its own
     if asked.kind == "when":
-        return _answer_when(scene, language, asked.parts["text"])
+        timed = _answer_when(scene, language, asked.parts["text"])
+        return timed if timed is not None and reminders.is_understood(timed) else None
     if asked.kind == "of_what":
         is_change = router.cue(scene.text, ("change_it",)) is not None  # "better at 9" says when
         return None if is_change else _answer_of_what(scene, language, asked.parts["when"])

@@ -38,7 +38,7 @@ REFUSED = 400
 MOST_SEVERAL, MOST_JOINTS = 4, 6  # reminders in one sentence, and places at which it may be parted
 EARLY = ("alarm", "wake")  # in which a bare hour is in the morning
 MOST_THING = 12  # words of what a pronoun means
-PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
+PARTS = ("rest", "when", "moment", "what")  # of a sentence that say when and of what
 
 
 class Reminders:
@@ -60,7 +60,9 @@ class Reminders:
         self._ignored = frozenset(ignored)
 
     def set(self, scene: Scene, intent: Intent) -> Plan:
-        """A reminder of what the request names, or of what is said around it."""
+        """A reminder of what the request names, or of what is said around it; one that was asked back as it was read then."""
+        if "rule" in intent.parts:
+            return self._call(intent.parts["text"], "", recurrence.read_written(intent.parts["rule"], self._zone()), intent)
         said = _sentence(intent)
         if "second" in intent.parts:
             return self._set_all([intent.parts["when"], intent.parts["second"]], (intent, intent))
@@ -76,7 +78,8 @@ class Reminders:
                 found = self._read_context(found, intent)
             if found.event:
                 return self._set_beside(found, intent)
-            rule, about = self._rule(found, scene, intent.context)
+            rule, about = self._rule(self._on_that_day(found, intent.language), scene, intent.context)
+            rule = rule or found.rule
         except BadInput as error:
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
@@ -114,7 +117,29 @@ class Reminders:
         zone = LOCAL if found.rule.zone == self._zone() else found.rule.zone
         time = " ".join([results.spelled_time(ms, zone, language) for ms in ahead])
         again = f" {language.say('and_again')}" if found.rule.kind in recurrence.REPEATED else ""
-        return ask_back(language, "sure_remind", when=said, time=f"{time}{again}", text=found.text)
+        return ask_back(language, "sure_remind", rule=recurrence.written(found.rule), time=f"{time}{again}", text=found.text)
+
+    def is_understood(self, intent: Intent) -> bool:
+        """Whether a request says when."""
+        try:
+            found = self.read(_sentence(intent), intent)
+        except BadInput:
+            return True  # it is said what is wrong with it
+        return found.rule is not None or found.shift is not None
+
+    def at_other_time(self, said: str, asked: Intent) -> Intent | None:
+        """A reminder that was asked back, at another time: "make it 9:30"; None where that is none."""
+        intent = self._router.cue(said, ("change_it",))
+        change = said if intent is None else intent.parts.get("change") or intent.parts["moment"]
+        rule = recurrence.read_written(asked.parts["rule"], self._zone())
+        if rule is None or (intent is not None and intent.context):
+            return None
+        try:
+            next_ms = next(iter(recurrence.upcoming(rule, self.now_ms(), 1)), self.now_ms())
+            made = time_expression.changed(change, asked.language.lexicon, rule, next_ms, self.now_ms())
+        except BadInput:
+            return None
+        return replace(asked, parts={**asked.parts, "rule": recurrence.written(made)})
 
     def set_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """A reminder of what is said around it, with the time that is said there."""
@@ -214,6 +239,13 @@ class Reminders:
             return found
         is_named = self._names_anything(found.text, intent)
         return replace(around, text=found.text if is_named else around.text or found.text)
+
+    def _on_that_day(self, found: TimeExpression, language: Language) -> TimeExpression:
+        """A time of day with a word that points to a day, "wake me then at six", as one on the day that is said around it."""
+        if found.rule is None or not found.is_clock or language.words["then"].isdisjoint(words_in(found.text)):
+            return found
+        at = datetime.fromtimestamp(recurrence.at(found.rule) / 1000, timezones.find(found.rule.zone))
+        return replace(found, rule=None, shift=(0.0, 0), clock=(at.hour, at.minute))
 
     def _rule(self, found: TimeExpression, scene: Scene, context: str) -> tuple[Rule | None, str]:
         """When it is to be, and the text that names the day beside which it is."""
@@ -335,6 +367,7 @@ def _sentence(intent: Intent) -> str:
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 YEAR = timedelta(days=366)
+SUNDAY = 6
 MOST_SHOWN = 30
 MOST_ASKED = 8
 SPANS = ("span_week", "span_next_week", "span_weekend", "span_month")
@@ -525,7 +558,7 @@ class CalendarPlans:
         text = " ".join(words_in(said))
         monday = today - today.weekday() * DAY
         spans = {
-            "span_week": (today, monday + 7 * DAY),
+            "span_week": (today, monday + (14 if today.weekday() == SUNDAY else 7) * DAY),  # on a Sunday the one that begins
             "span_next_week": (monday + 7 * DAY, monday + 14 * DAY),
             "span_weekend": (max(today, monday + 5 * DAY), monday + 7 * DAY),
             "span_month": (today, (today.replace(day=1) + 32 * DAY).replace(day=1)),

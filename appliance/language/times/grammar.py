@@ -184,6 +184,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
                 ("[on] [the] (length|one unit|unit) (before|after) (on|the)* (date|feast_of|weekday|day)", _beside),
                 ("[the] part before (on|the|at)* (date|feast_of|weekday|day)", _beside),
                 ("length (before|later|earlier|after)", readings.shift),
+                ("[on] that_day", readings.that_day),
                 ("length ago", readings.ago),
                 ("[on] [the] (unit=day|part|in_part|unit=night) before", readings.shift),
                 ("eve !of", readings.eve),

@@ -30,7 +30,7 @@ KINDS: Mapping[str, str] = {
             *("after", "ago", "later", "earlier", "ahead", "from", "until", "between", "and", "or", "of", "the"),
             *("except", "only", "condition", "start", "end_of", "start_of", "workday", "workdays", "weekend", "weekends"),
             *("for", "long", "per", "office_hours", "filler", "link", "ask", "once", "judged", "same_time", "unsure", "minus"),
-            *("now", "vague", "plain", "elision", "numbered"),
+            *("now", "vague", "plain", "elision", "numbered", "that_day"),
         ),
         "",
     ),

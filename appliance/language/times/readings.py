@@ -516,6 +516,13 @@ def shift(reading: TimeReading, match: Match) -> None:
             note_part(reading, match.get(kind))
 
 
+def that_day(reading: TimeReading, match: Match) -> None:
+    """The day that is said around it."""
+    if reading.shift is not None:
+        raise Unread
+    reading.shift = (0.0, 0)
+
+
 def eve(reading: TimeReading, match: Match) -> None:
     """The day before what is said around it, or the evening."""
     if reading.shift is not None:

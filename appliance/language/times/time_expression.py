@@ -251,6 +251,8 @@ class _Sentence:
                 self._tokens[at] = Token(token.start, token.end, {"from_now": kinds["length"]})
             elif self._is_early and "number" in kinds and (not at or at - 1 in self._gone or "at" in before):
                 self._tokens[at] = Token(token.start, token.end, {"time": Time(int(kinds["number"]), 0, "24")})
+            elif self._is_early:
+                continue
             return
 
     def _is_of_another(self, start: int) -> bool:

@@ -1,7 +1,7 @@
 """Names of time zones, what they mean on this box, and what time it is elsewhere.
 
 A name is `local` (the box's own zone), `UTC`, an offset such as `+05:30`, or a name of the zone database such as
-`Europe/Berlin`. `find` answers for every name, because a row that is stored already must run: an unknown one is the box's own,
+`Europe/Berlin`. `find` answers for every name, because a row that is stored already must run: an unknown one is UTC,
 and `is_known` says so. Cities are the names of zones ("Tokyo"), countries those of the database's own table; a language file adds
 names as its language has them. Knows nothing about schedules. Not promised: that a box without the zone database knows more than
 its own zone.
@@ -26,8 +26,8 @@ OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})")
 
 
 def find(name: str) -> tzinfo:
-    """The zone of a name; the box's own for one that nobody knows."""
-    return _find_zone(name) or _local_zone()
+    """The zone of a name; UTC for one that nobody knows."""
+    return _find_zone(name) or UTC
 
 
 def is_known(name: str) -> bool:
