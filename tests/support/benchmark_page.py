@@ -47,7 +47,12 @@ assistants beside it are told the same; their prompts were measured on 2026-11-2
 """
 SCALES = """
 Smaller models are taken to be as much quicker as they have fewer parameters. That is the most that can be hoped for, because what
-a turn takes besides does not shrink with them. `owlbox model bench` measures what a board really does.
+a turn takes besides does not shrink with them. `owlbox model bench` measures what a board really does. Have you one? Report what
+this prints, and the board gets its line here:
+
+```
+ssh admin@owlbox.local 'tr -d "\\0" </proc/device-tree/model; echo; owlbox model bench'
+```
 
 | tokens a second | {boards} |
 |---|---|---|---|---|
