@@ -3,7 +3,7 @@
 #
 #   image-build/engine-wheel.sh arm64|amd64 FOLDER
 #
-# Puts the wheel into FOLDER, unless it is there. The version is the one pyproject.toml pins, with our changes (llama_patch.py);
+# Puts the wheel into FOLDER, unless it is there as these files make it (their digest is beside it). The version is the one pyproject.toml pins, with our changes (llama_patch.py);
 # the first digits of their SHA-256 are the wheel's build tag. It holds llama.cpp's kernels for several processors, of which the
 # fitting one is chosen when it is loaded: any PC, any 64-bit Raspberry Pi. Made for the C library of Debian 12, so build it there;
 # without OpenMP, so that it needs no further library. The same compilers and sources give the same bytes. For arm64 the cross
@@ -31,7 +31,8 @@ case $arch in
     *) echo "engine-wheel: no such machine: $arch; there are arm64 and amd64" >&2; exit 2 ;;
 esac
 wheel=$folder/llama_cpp_python-$version-1_$changes-py3-none-manylinux_2_36_$machine.whl
-if [[ $wheel -nt $0 ]]; then
+recipe=$(cd "$root/image-build" && cat engine-wheel.sh engine-source.sh llama_patch.py aarch64.cmake | sha256sum | cut -c1-64)
+if [[ -e $wheel && $(cat "$folder/engine-recipe" 2>/dev/null) == "$recipe" ]]; then
     exit 0
 fi
 for tool in "${need[@]}" python3; do
@@ -77,3 +78,4 @@ if ! _PYTHON_HOST_PLATFORM=manylinux_2_36-$machine CMAKE_ARGS="$flags" TMPDIR=$w
 fi
 rm -f "$folder"/llama_cpp_python-*.whl
 mv "$work/out/${wheel##*/}" "$wheel"
+echo "$recipe" >"$folder/engine-recipe"

@@ -98,8 +98,11 @@ def build(place: Path, umask: int, zone: str) -> Path:
     git = ["git", "-C", str(place), "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "All"]):
         subprocess.run([*git, *words], check=True, env={**os.environ, **when})
+    files = ("engine-wheel.sh", "engine-source.sh", "llama_patch.py", "aarch64.cmake")
+    recipe = hashlib.sha256(b"".join((ROOT / "image-build" / name).read_bytes() for name in files)).hexdigest()
     for arch, machine in MACHINES.items():
-        make_wheel(cache / "owlbox/image/wheels" / arch / wheel_name(machine, "2_36"))
+        made = make_wheel(cache / "owlbox/image/wheels" / arch / wheel_name(machine, "2_36"))
+        made.with_name("engine-recipe").write_text(recipe)
     image = place / f"build/image/owlbox-{__version__}-arm64.img"
     image.parent.mkdir(parents=True)
     image.write_bytes(b"\0" * 5000)
