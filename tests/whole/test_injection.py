@@ -73,7 +73,7 @@ def calls_of(box: Box, port: int) -> dict[str, list[tuple[str, dict[str, object]
         "neighbour": using("read_file", path=str(home / "sessions/bob/data/diary")),
         "bomb": using("exec", command="for i in $(seq 500); do sleep 60 & done; wait"),
         "hog": using("exec", command="python3 -c 'x = [bytearray(1 << 20) for _ in range(1 << 12)]'"),
-        "fill": using("exec", command="for i in $(seq 200); do head -c 10M /dev/zero >fill-$i; done"),
+        "fill": using("exec", command="for i in $(seq 200); do head -c 45M /dev/zero >fill-$i; done"),
         "endless": using("exec", command="yes"),
         "skill": [
             *using("write_file", path="collect.sh", content=COLLECT.format(port=port, home=home)),
