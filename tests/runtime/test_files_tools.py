@@ -114,8 +114,9 @@ def test_a_file_is_read_whole_or_by_lines(desk: Desk) -> None:
     ],
 )
 def test_a_path_that_cannot_be_is_an_invalid_argument(desk: Desk, given: dict[str, Any]) -> None:
-    found = desk.do("read_file", **given)
-    assert found.status == 400 and ("path" in found.message or "offset" in found.message or "limit" in found.message)
+    for tool, more in (("read_file", {}), ("write_file", {"content": "x"})):
+        found = desk.do(tool, **given, **more)
+        assert found.status == 400 and ("path" in found.message or "offset" in found.message or "limit" in found.message)
 
 
 @pytest.mark.covers("A-134")
