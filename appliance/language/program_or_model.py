@@ -329,7 +329,8 @@ class MessagePlanner:
         if scene.tier == "tiny" and "no_talk" in language.phrases:  # it answers in English, or in words that are none
             return Say(language.say("no_talk"))
         is_own = {word.partition("'")[0] for word in words_in(scene.text)[:1]} & language.words["own"]
-        if scene.tier == "tiny" and (is_own or kind in ("notes", "world")):
+        is_far = kind == "talk" and not self._router.kind(scene.text, language, answers.LEAST_TALK)
+        if scene.tier == "tiny" and (is_own or is_far or kind in ("notes", "world")):
             return Say(language.say("heard"))
         chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat

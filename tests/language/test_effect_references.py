@@ -380,3 +380,9 @@ def test_the_list_to_which_something_was_just_added_is_shown(guide: MessagePlann
     assert isinstance(plan, Do) and plan.call.name == looked
     plan = guide.plan("tiny", [Message("user", said)])
     assert not isinstance(plan, Do)
+
+
+@pytest.mark.parametrize("said", ["good job", "great job!", "nice one", "well done"])
+def test_praise_is_no_task(guide: MessagePlanner, said: str) -> None:
+    before = (Message("user", "tell me a joke"), Message("assistant", "An owl walks into a barn."))
+    assert calls_of(guide.plan("tiny", [*before, Message("user", said)])) == []

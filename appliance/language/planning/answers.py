@@ -25,6 +25,7 @@ from appliance.records import ThreadState
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
+LEAST_TALK = 0.45  # nearness to an example of talk from which a tiny model has a fitting word
 NEAREST, NEAREST_WORLD = 0.25, 0.42  # for one's own things, and for what looks like a question about the world
 LESS_DEFINITE = 0.08  # less is enough where the question names a definite thing: "the vet for the bird"
 LEAST_NEAR_WORDED = 0.3  # nearness of a sentence to what looks like a question about the world, and has its words
