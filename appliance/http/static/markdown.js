@@ -251,6 +251,7 @@ function inline(text, depth = 0) {
   const made = [];
   const next = finder(text);
   let closers = null; // found when the first mark is met
+  let pairs = null; // found when the first address is met
   let plain = "";
   let at = 0;
   const put = (node) => {
@@ -276,7 +277,9 @@ function inline(text, depth = 0) {
     } else if ((one === "[" || (one === "!" && text[at + 1] === "[")) && depth < MAX_DEPTH) {
       const from = one === "!" ? at + 2 : at + 1;
       const close = next("](", from);
-      const end = close < 0 || close - from > MAX_SHOWN ? -1 : closingBracket(text, close + 2, next(")", close));
+      const isNear = close >= 0 && close - from <= MAX_SHOWN;
+      if (isNear) pairs ??= bracketPairs(text);
+      const end = isNear ? pairs.get(close + 1) ?? next(")", close) : -1; // the first one where there is no such pair
       if (end < 0) {
         plain += one;
         at += 1;
@@ -324,15 +327,16 @@ function inline(text, depth = 0) {
   return made;
 }
 
-// The bracket that ends an address: the one of its own pair, as in Owl_(bird); the first one where there is no such pair.
-function closingBracket(text, from, first) {
-  if (first < 0 || !text.slice(from, first).includes("(")) return first;
-  let open = 1;
-  for (let at = from; at < Math.min(text.length, from + MAX_SHOWN) && !/\s/.test(text[at]); at += 1) {
-    if (text[at] === "(") open += 1;
-    else if (text[at] === ")" && (open -= 1) === 0) return at;
+// For each round bracket that is closed before the next blank the place of the one that closes it, as in Owl_(bird).
+function bracketPairs(text) {
+  const found = new Map();
+  let open = [];
+  for (const { 0: one, index } of text.matchAll(/[()\s]/g)) {
+    if (one === "(") open.push(index);
+    else if (one !== ")") open = [];
+    else if (open.length) found.set(open.pop(), index);
   }
-  return first;
+  return found;
 }
 
 // An address in a sentence, without what belongs to the sentence: a full stop, a bracket that was opened before it.
