@@ -156,6 +156,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
                 ("(on|the|by)* (next|this|coming) weekday [part]", readings.next_weekday),
                 ("(on|the|by)* weekday (next|coming) [part]", readings.next_weekday),
                 ("(on|the)* (weekday after_next|after_next weekday)", readings.weekday_after_next),
+                ("(on|the)* weekday (unit=week !number|in length)", readings.weekday_after_next),
                 ("(on|the)* weekday last", readings.last_weekday),
                 ("(every|on|the)* weekdays [part]", readings.weekdays),
                 ("every [the] weekday [part]", readings.weekdays),

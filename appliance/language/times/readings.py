@@ -16,6 +16,7 @@ from appliance.language.times.tokenizer import Match
 DAY = timedelta(days=1)
 LATE_H = 9  # from then on a Saturday's "this weekend" is Sunday
 WORKDAYS, WEEKEND = frozenset({1, 2, 3, 4, 5}), frozenset({0, 6})
+WEEK = (7 * 86_400, 0)
 
 
 @dataclass
@@ -174,6 +175,9 @@ def next_weekday(reading: TimeReading, match: Match) -> None:
 
 
 def weekday_after_next(reading: TimeReading, match: Match) -> None:
+    """Also "Tuesday week" and "Tuesday in a week"."""
+    if match.get("length", WEEK) != WEEK:
+        raise Unread
     one_date(reading, next_day(reading.now, weekday(match)) + timedelta(days=7))
 
 
