@@ -80,6 +80,7 @@ language.planning.rewriting: spellchecker
 language.times.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography
+secrets.web_push: cryptography
 skills: msgspec
 memory: msgspec
 memory.memory_record: yaml

@@ -253,7 +253,8 @@ class OutboxSender:
             address = self.choose(posting.notification)
             if posting.id not in mine and address is not None and self._quiet.until(posting, now_ms()) is None:
                 thread = (posting.notification.run or "") if address.channel == LOCAL else ""
-                groups.setdefault((posting.notification.context, address.channel, address.session, thread), []).append(posting)
+                place = address.session or posting.notification.session  # of a device, which has no conversation
+                groups.setdefault((posting.notification.context, address.channel, place, thread), []).append(posting)
         for group in groups.values():
             if len(group) > 1:
                 self._outbox.join(group, together([one.notification.text for one in group]))

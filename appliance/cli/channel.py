@@ -65,6 +65,11 @@ def _tell_tried(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     return tried or [f"channel {args.name} has nothing to try"]
 
 
+def _tell_subscribed(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
+    made = [f"subscribe to this topic in the app: {found['endpoint']}"] if found["endpoint"] else []
+    return [f"{found['name']} shows notifications for {found['person']} ({found['id']})", *made]
+
+
 def _say_trust(one: dict[str, Any]) -> str:
     return "logged out" if one["is_gone"] else "verified" if one["is_verified"] else ""
 
@@ -82,6 +87,12 @@ NOUNS = (
              adds=takes("name", help=NAME)),
         Verb("disable", text="switch a channel off; unsent messages stay", handler=switch, adds=takes("name", help=NAME)),
         Verb("test", "channel.test", text="test the connection of a channel", says=_tell_tried, helps={"name": NAME}),
+        Verb("subscribe", "push.subscribe", "way endpoint? --key --auth --name --shows --person", alone="owlbox serve",
+             says=_tell_subscribed, text="show notifications on a device, an app or a topic"),
+        Verb("subscriptions", "push.list", "--person --everybody", text="list devices, apps and topics with notifications",
+             rows="id way person name~ shows place~ since_ms", empty="nothing is subscribed: owlbox channel subscribe --help"),
+        Verb("unsubscribe", "push.unsubscribe", "id --person", says="{name} shows no notifications any more",
+             text="show no more notifications there"),
         Verb("rooms", "group.rooms", text="list rooms and their groups",
              rows="room~ name=label~ group state=is_active", empty="nobody has addressed the assistant in a room yet",
              cells={"room": lambda one: f"{one['channel']}/{one['room']}",

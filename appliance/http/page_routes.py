@@ -41,6 +41,7 @@ KINDS = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
+    "png": "image/png",
     "json": "application/manifest+json",
 }
 GOING, UNWANTED, RESTARTING = 1001, 1008, 1012  # why a WebSocket is closed

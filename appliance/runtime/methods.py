@@ -78,6 +78,11 @@ class Call(Protocol):
         """The context that the caller asked to work in, `user:NAME` or `group:NAME`; "" for their own."""
         ...
 
+    @property
+    def login(self) -> str:
+        """The session that the caller logged in to; "" without one."""
+        ...
+
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Stream something to the caller; Lost when it has gone."""
         ...
@@ -100,6 +105,7 @@ class LocalCall:
         self.client = client
         self.context = context
         self.person = person
+        self.login = ""
         self.uid = uid if uid is not None else NOBODY if person else os.getuid()
         self.notify = notify
 

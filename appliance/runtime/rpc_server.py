@@ -78,6 +78,11 @@ class ServedCall:
         return self.connection.peer.person
 
     @property
+    def login(self) -> str:
+        """The session that the person logged in to."""
+        return self.connection.peer.login
+
+    @property
     def client(self) -> str:
         """The name that the caller gave itself in hello."""
         return self.connection.client

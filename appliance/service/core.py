@@ -155,7 +155,7 @@ class Core:
         self.plugins = Plugins(PluginTargets(home.box, base.hooks, known.schemes, self.toolbox, services), base.settings().plugins)
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)
-        self.connections = build_connections(base, known, web, inbox, queue, self.vault, self.commands.bench)
+        self.connections, self.push = build_connections(base, known, web, inbox, queue, self.vault, self.commands.bench)
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)
@@ -226,7 +226,7 @@ class Core:
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),
             ),
-            *(self.heartbeat, self.connections, WebhookMethods(self.connections), DeviceBook(self.store)),
+            *(self.heartbeat, self.connections, WebhookMethods(self.connections), self.push, DeviceBook(self.store)),
             EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made, self.policy.ledger),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )

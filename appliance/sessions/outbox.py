@@ -107,6 +107,12 @@ class OutboxFilled(Struct, frozen=True):
     """There is something new to send, once this transaction is committed."""
 
 
+class NotificationPut(Struct, frozen=True):
+    """A new notification is put: published within its transaction, so that what is put along with it stands or falls with it."""
+
+    notification: Notification
+
+
 class Outbox:
     """Reads and writes notifications. `OutboxFilled` is published within a transaction in which there is something new to send."""
 
@@ -153,6 +159,8 @@ class Outbox:
             )
             if rows:
                 self.events.publish(OutboxFilled())
+                if self.events.has(NotificationPut):
+                    self.events.publish(NotificationPut(replace(notification, text=text, context=context, marks=tuple(marks))))
                 return int(rows[0][0])
             return int(execute("SELECT id FROM outbox WHERE key = ?", (notification.key,))[0][0])
 
@@ -207,11 +215,11 @@ class Outbox:
         """Never send it; Conflict when a channel has it already, or it has ended."""
         return self._decide_status(notification_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
 
-    def clear(self, session: str) -> int:
-        """Cancel everything that waits to be told in a session; how many."""
+    def clear(self, session: str, *, is_gone: bool = False) -> int:
+        """Cancel everything that waits to be told in a session, of one that is gone also what is being sent; how many."""
         with self._store.write(durable=True) as execute:
-            sql = "UPDATE outbox SET status = 'cancelled', ended_ms = ? WHERE session = ? AND status = 'waiting' RETURNING id"
-            return len(execute(sql, (now_ms(), session)))
+            sql = "UPDATE outbox SET status = 'cancelled', ended_ms = ?1 WHERE session = ?2 AND (status = 'waiting' OR ?3 AND "
+            return len(execute(f"{sql}status = 'sending') RETURNING id", (now_ms(), session, is_gone)))
 
     def retry(self, notification_id: int) -> Posting:
         """Send it now, with all attempts before it again; Conflict when it was sent or is being sent."""
@@ -245,8 +253,9 @@ class Outbox:
         return self._select_postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
 
     def told(self, person: str, limit: int) -> list[Posting]:
-        """The notifications that a person received, newest first."""
-        return self._select_postings("person = ? AND status IN ('sent', 'logged') ORDER BY id DESC LIMIT ?", (person, limit))
+        """The notifications that a person received, newest first, without the copies on their devices."""
+        where = "person = ? AND status IN ('sent', 'logged') AND metadata ->> 'subscription' IS NULL ORDER BY id DESC LIMIT ?"
+        return self._select_postings(where, (person, limit))
 
     def see(self, person: str, keys: Sequence[str]) -> int:
         """A person has been shown these; how many of them were new to them."""

@@ -128,6 +128,29 @@ class People:
         sql = "SELECT channel, address, reply FROM identities WHERE person = ? ORDER BY linked_ms, channel, address"
         return [Identity(str(c), str(a), json.loads(reply)) for c, a, reply in self._store.rows(sql, (person,))]
 
+    def addresses_of(self, channels: Sequence[str], person: str = "", address: str = "") -> list[tuple[str, Identity]]:
+        """The addresses in these channels with whose they are, oldest first; only a person's, or only that one, when given."""
+        sql = (
+            "SELECT person, channel, address, reply FROM identities WHERE channel IN (SELECT value FROM json_each(?1)) "
+            "AND ?2 IN ('', person) AND ?3 IN ('', address) ORDER BY linked_ms, channel, address"
+        )
+        rows = self._store.rows(sql, (json.dumps(list(channels)), person, address))
+        return [(str(p), Identity(str(c), str(a), json.loads(reply))) for p, c, a, reply in rows]
+
+    def keep_address(self, channel: str, address: str, person: str, reply: Mapping[str, Any]) -> None:
+        """Link an address to a person, with what leads back to it. Call inside a write, once it is nobody else's."""
+        with self._store.write() as execute:
+            sql = (
+                "INSERT INTO identities (channel, address, person, reply, linked_ms) VALUES (?1, ?2, ?3, ?4, ?5) "
+                "ON CONFLICT (channel, address) DO UPDATE SET reply = ?4, linked_ms = ?5"
+            )
+            execute(sql, (channel, address, person, json.dumps(dict(reply), ensure_ascii=False), now_ms()))
+
+    def drop_address(self, channel: str, address: str) -> None:
+        """Link an address to nobody. Call inside a write."""
+        with self._store.write() as execute:
+            execute("DELETE FROM identities WHERE channel = ? AND address = ?", (channel, address))
+
     def groups_of(self, person: str) -> tuple[str, ...]:
         """The groups that a person is in, by name."""
         sql = "SELECT group_name FROM members WHERE person = ?"

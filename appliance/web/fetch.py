@@ -216,6 +216,47 @@ class Fetch:
         self._log_fetch(session, run, about | ({"cached": True} if found.from_cache else {}), started_s)
         return found
 
+    def check(self, url: str) -> Target:
+        """What an address means, if it may be reached: without TLS only in a network that a person allowed. Nothing is asked.
+
+        The path may be a secret: no error shows it.
+        """
+        target = urls.parse(url)
+        self._rules.check(urls.parse(target.origin))
+        is_near = target.address is not None and any(target.address in network for network in self._rules.networks)
+        if target.scheme != "https" and not is_near:
+            raise Refused(f"{target.origin} is not encrypted", hint="give an address that begins with https")
+        return target
+
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, *, session: str, timeout_s: float = 15.0) -> tuple[int, str]:
+        """Post to an address that is a secret itself; the status, and for how long to wait then. Noted without its path.
+
+        Nothing of the answer is read but its head, and no redirect is followed.
+        """
+        target, started_s = urls.parse(url), monotonic_s()
+        about: dict[str, Any] = {"url": target.origin, "method": "POST"}
+
+        def judge(found: list[str]) -> None:
+            addresses.check(self._rules, urls.parse(target.origin), found)
+            about["address"] = found[0]
+
+        deadline = Deadline(started_s + timeout_s, f"posting to {target.origin}")
+        try:
+            self.check(url)
+            self._count_request(session)
+            while not self._free.acquire(timeout=min(SLICE_S, deadline.left_s())):
+                pass
+            try:
+                with self._open_session().ask(target, headers, body, by=deadline, judge=judge) as answer:
+                    status, after = answer.status_code, answer.headers.get("retry-after", "")
+            finally:
+                self._free.release()
+        except OwlError as error:
+            self._log_fetch(session, "", about, started_s, error)
+            raise
+        self._log_fetch(session, "", about | {"status": status}, started_s)
+        return status, after
+
     # -- limits -------------------------------------------------------------------------------------
 
     def _log_fetch(self, session: str, run: str, about: dict[str, Any], started_s: float, error: OwlError | None = None) -> None:

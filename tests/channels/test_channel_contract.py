@@ -50,16 +50,18 @@ TABLES["calendar"] = (Connector(keys={"url": "http://127.0.0.1:1/dav/"}), {})
 TABLES |= {name: (Connector(keys={"url": "http://127.0.0.1:1/x"}), {}) for name in LOOKUPS}
 TABLES["weather"][0].keys["place"] = "52.5, 13.4"
 TABLES["feeds"] = (Connector(keys={"feeds": {"x": "http://127.0.0.1:1/x"}}), {})
+TABLES |= {"push": (Connector(), {}), "unifiedpush": (Connector(), {}), "ntfy": (Connector(keys={"url": "http://127.0.0.1:1"}), {})}
 TABLES["slack"] = (Slack(bot_token="b", app_token="a", api_url="http://127.0.0.1:1/api"), {"slack": {"channel": "C1"}})
 LONG_AGO_MS = CLOCKLESS_MS + 1
-LISTENING = {"webhook"}  # those that wait for others, and post to one URL whomever it is for
+PUSHED = {"push", "unifiedpush", "ntfy"}  # each device has a copy of its own: test_push.py sends
+LISTENING = {"webhook", *PUSHED}  # those that wait for others, and post to one URL whomever it is for
 MIRRORS = {"calendar", *LOOKUPS}  # those that carry no messages: whatever is to be sent there is refused
 FILES = sorted(path.stem for path in Path(connectors.__file__ or "").parent.glob("*.py") if not path.stem.startswith("_"))
 
 
 def make(name: str, store: Store | None = None) -> Connection:
     services = {"secret": str, "keep_secret": print, "store": store, "home": None, "data_folder": Path}
-    services |= {"inbox": None, "listener": None}
+    services |= {"inbox": None, "listener": None, "fetch": None, "subscriptions": None}
     if name in MIRRORS and store is not None:
         entries = Entries(store)
         services |= {"entries": entries, "calendars": Calendars(entries, lambda: UTC, lambda: None), "fetch_file": None}
@@ -119,7 +121,7 @@ def test_a_channel_without_its_server_says_so_and_can_be_closed(name: str, home:
 
 
 @pytest.mark.covers("S-120", "S-107")
-@pytest.mark.parametrize("name", [one for one in FILES if one not in MIRRORS])
+@pytest.mark.parametrize("name", [one for one in FILES if one not in MIRRORS | PUSHED])
 def test_a_send_says_whether_it_may_have_arrived(name: str, home: Home) -> None:
     made = make(name, store := new_store(home.database))
     with pytest.raises(Unavailable) as error:

@@ -124,7 +124,8 @@ TOLD = """
     thread.follow run.proposal run.compact run.packet group.change group.list group.rooms
     login.check login.end login.enter login.invite login.leave login.list login.set_password login.token
     people.activate people.add people.key people.keys people.link people.list people.remove people.show
-    channel.devices channel.list channel.test channel.verify audit.list policy.reload policy.set
+    channel.devices channel.list channel.test channel.verify push.key push.list push.subscribe push.unsubscribe
+    audit.list policy.reload policy.set
     policy.show policy.test stream.cancel stream.list grant.add grant.list grant.revoke secret.address
     secret.list secret.remove secret.reveal secret.rotate secret.set secret.unlock
     model.bench model.names model.plan model.providers

@@ -34,7 +34,7 @@ group.list heartbeat.view history.list
 ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.servers mcp.index mcp.ping memory.list memory.topics memory.view
 model.plan model.providers model.bench notice.follow notice.list outbox.list
-people.keys people.list people.show
+people.keys people.list people.show push.key push.list
 policy.show policy.test policy.reload prompt.size role.list role.view run.packet run.path run.proposal
 run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
 skill.list skill.review skill.skipped skill.view sql.query
@@ -44,6 +44,7 @@ worker.view
 # What they change is no row of ours, or not by the time they answer: why.
 ELSEWHERE = {
     "webhook.receive": "a message, as message.send accepts it; needs a channel that is switched on",
+    **dict.fromkeys(("push.subscribe", "push.unsubscribe"), "a subscription; needs a channel that is switched on"),
     **dict.fromkeys(("secret.remove", "secret.rotate", "secret.set", "secret.unlock"), "vault"),
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth"), "owlbox.toml and the vault"),

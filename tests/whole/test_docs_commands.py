@@ -37,6 +37,7 @@ NOT_RUN = {
     "owlbox mcp add": "wants a program or a server that is not here",
     "owlbox mcp exec": "wants a server that is not here",
     "owlbox context add https://": "wants the network",
+    "owlbox channel subscribe ntfy": "tells a server that is not here",
     "owlbox secret set": "asks for a secret on a terminal",
     "owlbox secret rotate --to": "asks for a passphrase, or wants systemd",
     "owlbox secret show": "shows a secret to a terminal only",
@@ -61,6 +62,7 @@ NOT_COMPARED = {"mcp.md": "the server is not here", "taint.md": "the page is on 
 EXITS: dict[str, int | tuple[int, ...]] = {
     "owlbox policy test sudo ls": 4,
     "owlbox nuke threads": 1,
+    "owlbox channel unsubscribe 3f2a": 3,
     "owlbox entry trust box://notes/garage.md 3f2a9c0d1e4b5a67": 1,  # the hash of another text
     "owlbox doctor": (0, 1),  # a key that another page has set may wait for a restart
 } | {f"owlbox channel {action} {name}": 2 for action in ("test", "enable") for name in ("email", "matrix", "slack")}  # without keys

@@ -79,6 +79,7 @@ BY_METHOD = {
     "view_thread.id": "run",
     "login.end.id": "login",
     "people.key.key": "",
+    "push.subscribe.key": "",
     "session.export.thread": "run",
     "read_large_result.id": "result",
     "run.write.ref": "run_ref",
@@ -109,7 +110,7 @@ PLAIN = set(
     timezone title turns tool tools top_k turn type until_ms url visibility wait wanted when words token invite password
     uploads fingerprint is_verified topic old new is_merging tags tag importance least_importance ttl_s include_mcp
     loading passages missing_ok move brief take_back strict is_queue_kept is_waiting is_forced start minutes place day
-    amount unit other feed language""".split()
+    amount unit other feed language way endpoint auth shows""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {
@@ -125,6 +126,7 @@ WORDS: Mapping[str, Any] = {
     "files": {},
     "request": {"target": "x"},
     "enabled": False,
+    "way": "push",
     "is_accepted": True,
     "exit_code": 0,
     "seconds": 0.01,

@@ -4,6 +4,8 @@ import { Chat } from "./chat.js";
 import { Approvals, Tasks, Threads } from "./lists.js";
 import { element } from "./markdown.js";
 import { moment, useZone } from "./moments.js";
+import * as offline from "./offline.js";
+import { Push } from "./push.js";
 import { Core } from "./rpc.js";
 
 const byId = (id) => document.getElementById(id);
@@ -24,6 +26,8 @@ class App {
   constructor() {
     this.core = new Core();
     this.person = "";
+    this.zone = "";
+    this.wanted = ""; // the thread of a notification that was touched
     this.pauseMs = 500;
     this.timer = 0;
     this.follow = null;
@@ -31,6 +35,8 @@ class App {
     this.threads = new Threads(this);
     this.tasks = new Tasks(this);
     this.approvals = new Approvals(this);
+    this.push = new Push(this);
+    this.browserName = browserOf(navigator.userAgent);
   }
 
   start() {
@@ -56,11 +62,17 @@ class App {
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.hurry());
     window.addEventListener("online", () => this.hurry());
     window.addEventListener("hashchange", () => this.takeInvite());
+    offline.registerWorker((thread) => this.openThread(thread));
     this.takeInvite();
   }
 
   async takeInvite() {
-    const invite = new URLSearchParams(location.hash.slice(1)).get("invite");
+    const given = new URLSearchParams(location.hash.slice(1));
+    const invite = given.get("invite");
+    if (given.has("thread")) {
+      history.replaceState(null, "", "/");
+      this.wanted = given.get("thread");
+    }
     if (invite) {
       history.replaceState(null, "", "/"); // the address is worth a login: it must not stay in the history
       try {
@@ -82,6 +94,8 @@ class App {
       if (answer.ok) {
         const { person, zone } = await answer.json();
         useZone(zone);
+        this.zone = zone;
+        if (!person || (offline.kept()?.person ?? person) !== person) offline.forget();
         if (!person) return this.showLogin();
         if (this.person && this.person !== person) location.reload(); // nothing of one person is shown to another
         this.person = person;
@@ -95,6 +109,13 @@ class App {
   }
 
   connect() {
+    const isBack = document.body.classList.contains("is-offline");
+    if (isBack || this.wanted) {
+      const thread = this.wanted || this.chat.thread;
+      this.wanted = "";
+      document.body.classList.remove("is-offline");
+      return this.openThread(thread);
+    }
     byId("login").hidden = true;
     byId("app").hidden = false;
     byId("who").textContent = `You are ${this.person}.`;
@@ -128,6 +149,7 @@ class App {
         this.chat.showModels();
         this.chat.showRoles();
         this.approvals.refresh();
+        this.push.renew().catch(() => {});
       })
       .catch(() => this.follow === follow && this.setAway());
   }
@@ -140,11 +162,21 @@ class App {
   }
 
   setAway() {
-    if (byId("app").hidden) {
+    const last = byId("app").hidden ? offline.kept() : null;
+    if (last) {
+      useZone(last.zone);
+      this.zone = last.zone;
+      this.person = last.person;
+      this.chat.showKept(last);
+      document.body.classList.add("is-offline");
+      byId("login").hidden = true;
+      byId("app").hidden = false;
+    } else if (byId("app").hidden) {
       byId("login-error").textContent = "No connection to Owlbox. This page keeps trying.";
       byId("login").hidden = false;
     }
-    byId("state").textContent = "Disconnected, reconnecting";
+    const isOffline = document.body.classList.contains("is-offline");
+    byId("state").textContent = isOffline ? "Offline: the last conversation, to read" : "Disconnected, reconnecting";
     byId("state").classList.add("is-away");
     this.follow?.close();
     this.follow = null;
@@ -181,7 +213,9 @@ class App {
   }
 
   async logOut() {
+    await this.push.switchOff().catch(() => {});
     await post("/logout", {}).catch(() => {});
+    offline.forget();
     sessionStorage.clear();
     location.reload();
   }
@@ -260,7 +294,10 @@ class App {
     }
     if (name === "tasks") this.tasks.refresh();
     if (name === "approvals") this.approvals.refresh();
-    if (name === "settings") this.showLogins();
+    if (name === "settings") {
+      this.showLogins();
+      this.push.refresh();
+    }
     if (name === "chat") byId("text").focus();
   }
 

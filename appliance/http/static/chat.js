@@ -3,6 +3,7 @@
 import { escapeInvisible } from "./invisible.js";
 import { element, render } from "./markdown.js";
 import { timeOfDay } from "./moments.js";
+import * as offline from "./offline.js";
 
 const byId = (id) => document.getElementById(id);
 const PAGE = 200;
@@ -11,6 +12,7 @@ const MAX_FILE_BYTES = 20 * 1024 * 1024;
 const MAX_PICTURE_BYTES = 1024 * 1024;
 const MAX_SIDE = 1568; // pixels: models look at no more
 const NOTICE_CHARS = 140;
+const KEEP_MS = 300; // after what is said, to read it offline
 const NEAR_PX = 120; // so near the end of the log, it follows what is added
 
 export class Chat {
@@ -21,6 +23,8 @@ export class Chat {
     this.lastSeq = 0;
     this.shown = new Map(); // events by id
     this.order = []; // their sequence numbers, to find what came before one
+    this.said = []; // the messages among them, as they are kept to be read offline
+    this.keeping = 0;
     this.draft = null;
     this.text = "";
     this.frame = 0;
@@ -157,11 +161,7 @@ export class Chat {
     this.visit += 1;
     this.thread = id;
     this.lastSeq = 0;
-    this.shown.clear();
-    this.order = [];
-    this.endDraft();
-    this.tell(null);
-    this.log.replaceChildren();
+    this.empty();
     byId("branches").hidden = true;
     byId("stop").hidden = true;
     byId("title").textContent = "New conversation";
@@ -184,6 +184,34 @@ export class Chat {
     } catch (error) {
       this.tell(error);
     }
+  }
+
+  empty() {
+    this.shown.clear();
+    this.order = [];
+    this.said = [];
+    this.endDraft();
+    this.tell(null);
+    this.log.replaceChildren();
+  }
+
+  // The conversation that was open last, without a network.
+  showKept(last) {
+    this.empty();
+    this.thread = last.thread;
+    byId("title").textContent = last.title;
+    for (const event of last.events) this.show(event);
+    this.toEnd();
+  }
+
+  keepSoon(event) {
+    const { id, seq, kind, role, content, sender_id, at_ms, input } = event;
+    this.said.push({ id, seq, kind, role, content, sender_id, at_ms, input: input?.own > 0 ? { own: input.own } : null });
+    clearTimeout(this.keeping);
+    this.keeping = setTimeout(() => {
+      const { person, zone } = this.app;
+      if (this.thread && person) offline.keep({ person, zone, thread: this.thread, title: byId("title").textContent, events: this.said });
+    }, KEEP_MS);
   }
 
   async loadPath(id) {
@@ -261,6 +289,7 @@ export class Chat {
     const made = this.build(event);
     this.shown.set(event.id, made);
     this.order.push(event.seq);
+    if (event.kind === "message" && !before) this.keepSoon(event);
     if (event.role === "assistant" && event.kind === "message") this.endDraft();
     if (!made) return;
     if (event.kind === "tool_result") {

@@ -7,6 +7,7 @@ from appliance.channels import session_control
 from appliance.channels.connections import Connections
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.inbox import Inbox
+from appliance.channels.push_subscriptions import PushMethods, Subscriptions
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.scheduled_messages import ScheduledMessages
 from appliance.channels.session_control import Control
@@ -66,14 +67,16 @@ def build_inbox(
 
 def build_connections(
     base: BaseParts, known: KnowledgeParts, web: WebParts, inbox: Inbox, queue: QueueParts, vault: VaultClient, bench: Workbench
-) -> Connections:
-    """The channels to people elsewhere."""
+) -> tuple[Connections, PushMethods]:
+    """The channels to people elsewhere, and what people do with subscriptions of devices."""
+    subscriptions = Subscriptions(base.store, base.people, queue.outbox, base.events, lambda: base.settings().channels)
     services = {"inbox": inbox, "secret": vault.get, "keep_secret": vault.put, "store": base.store}
     services |= {"home": base.home, "data_folder": bench.folder, "entries": known.entries, "calendars": known.calendars}
-    services |= {"fetch_file": web.web.file, "listener": None}  # which a serving core has
-    services["fetch_configured"] = web.web.configured
+    services |= {"fetch_file": web.web.file, "fetch": web.web.fetch, "subscriptions": subscriptions}
+    services |= {"fetch_configured": web.web.configured, "listener": None}  # which a serving core has
     parts = GatewayParts(base.store, base.runs, base.people, inbox, bench.folder, base.events)
-    return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts, make=web.lookups.make)
+    made = Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts, make=web.lookups.make)
+    return made, PushMethods(subscriptions, made, base.people)
 
 
 def build_scheduled_messages(
