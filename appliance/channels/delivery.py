@@ -192,9 +192,11 @@ class OutboxSender:
             if self._rounds.is_closing:
                 return
             if is_open := address.channel in self._channels:
-                lane = self._lanes.get(address.channel)
+                # Where a device is reached its person says: a slow one holds up that person alone.
+                name = f"{address.channel}/{notification.person}" if "subscription" in notification.metadata else address.channel
+                lane = self._lanes.get(name)
                 if lane is None:
-                    lane = self._lanes[address.channel] = ThreadPoolExecutor(1, f"to-{address.channel}")
+                    lane = self._lanes[name] = ThreadPoolExecutor(1, f"to-{name}")
                 self._queued[posting.id] = lane.submit(self._deliver_recorded, posting, address)
         if not is_open:
             if is_expected:  # tried as soon as it is connected

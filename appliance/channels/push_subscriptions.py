@@ -188,7 +188,7 @@ def _described(person: str, one: Identity) -> PushSubscription:
 
 
 def shown(message: Outbound, known: PushSubscription) -> PushText:
-    """What a device shows of a notification: its words only where the person has chosen that."""
+    """What a device shows of a notification: its words only where the person has chosen that, and no mark of a repeat."""
     kind, text = message.key.partition(":")[0], message.text.strip()
     body = text.removeprefix(REPEAT).strip()
     if known.shows != "text":
@@ -201,7 +201,6 @@ def shown(message: Outbound, known: PushSubscription) -> PushText:
             body = "A task has ended."
         elif kind == ANSWERED:
             body = "The owl has answered."
-    body = f"{REPEAT} {body}" if text.startswith(REPEAT) else body
     body = escape_invisible(body)
     body = body if len(body) <= MAX_SHOWN else f"{body[: MAX_SHOWN - 1]}…"
     return PushText(TITLE, body, hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32], message.run)

@@ -4,6 +4,7 @@ A core with its sender, and push services on loopback that decrypt; kills are th
 """
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from process import ROOT, Box, a_box, until  # noqa: F401
 from push_service import Device, PushService, serving
 
 from appliance.channels.connectors.push import connect as connect_push
+from appliance.channels.contract import REPEAT
 from appliance.errors import BadInput, Busy, ConfigError, Conflict, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.methods import LocalCall
@@ -23,7 +25,10 @@ from appliance.sessions.logins import LoginsEnded
 from appliance.sessions.outbox import Notification, Posting
 
 WAYS = ("push", "unifiedpush", "ntfy")
-NEAR = {"tools.web": {"private_networks": ["127.0.0.0/8"]}, "outbox": {"retry_s": 0.05, "retry_max_s": 0.1}}
+NEAR = {
+    "tools.web": {"private_networks": ["127.0.0.0/8"], "requests_per_minute": 1000},
+    "outbox": {"retry_s": 0.05, "retry_max_s": 0.1},
+}
 NEAR["notifications"] = {"quiet_from": "00:00", "quiet_until": "00:00"}  # type: ignore[dict-item]
 
 
@@ -302,6 +307,20 @@ def test_redirects_are_not_followed_and_huge_answers_not_read(rig: Rig, service:
     assert {one.path for one in service.taken} == {"/away"}
 
 
+def test_a_service_that_never_answers_holds_up_its_person_alone(tmp_path: Path, service: PushService) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, running(tmp_path, environ(service, "push")) as rig:
+        rig.until_connected("push")
+        slow = f"http://127.0.0.1:{silent.getsockname()[1]}/slow"
+        call(rig, "push.subscribe", way="push", endpoint=slow, person="eve", **Device().keys)
+        device, _ = subscribe(rig, service, "/quick", shows="text")
+        tell(rig, "at once")
+        until(lambda: [one["body"] for one in service.told(device, "/quick")][1:] == ["at once"], "she is told")
+        assert rig.core.outbox.counts()["sending"] == 1, "the other one still waits for an answer"
+        waiting = silent.accept()[0]
+        silent.close()
+        waiting.close()
+
+
 def test_each_push_is_in_the_audit_log_without_the_address_that_is_a_secret(rig: Rig, service: PushService) -> None:
     subscribe(rig, service, "/capability-7")
     rows = call(rig, "audit.list", kind="fetch", limit=5)
@@ -327,6 +346,22 @@ def test_ntfy_publishes_under_a_topic_that_nobody_guesses(rig: Rig, service: Pus
     assert service.taken[1].path == "/"
 
 
+def test_ntfy_marks_what_may_have_arrived_and_says_what_went_wrong(rig: Rig, service: PushService) -> None:
+    service.always = 200
+    made = call(rig, "push.subscribe", way="ntfy", person="ann", shows="text")
+    until(rig.quiet, "it is greeted")
+    channel = rig.core.connections.connection("ntfy")
+    about = {"metadata": {"subscription": made["id"]}, "key": "k", "person": "ann"}
+    channel.deliver(Outbound("", f"{REPEAT}\nhello", **about))
+    assert json.loads(service.taken[-1].body)["message"] == f"{REPEAT} hello"
+    for status, error in ((401, Refused), (413, TooLarge), (429, Busy), (507, Unavailable), (302, Refused)):
+        service.plan += [(status, {})]
+        with pytest.raises(error):
+            channel.deliver(Outbound("", "hello", **about))
+    with pytest.raises(Refused):
+        channel.deliver(Outbound("", "hello", **{**about, "person": "eve"}))
+
+
 def test_the_channels_say_what_they_have_tried_and_count(rig: Rig, service: PushService) -> None:
     subscribe(rig, service, "/phone")
     tried = call(rig, "channel.test", name="push")["tried"]
@@ -348,9 +383,14 @@ def test_without_its_channel_nothing_is_copied_and_nobody_subscribes(tmp_path: P
         key = tell(rig, "nobody hears")
         until(rig.quiet, "all is told")
         assert copies(rig, key) == [] and len(service.taken) == before
-    with running(tmp_path, environ(service, "push")) as rig:
+    limited = {"tools.web": {"private_networks": ["127.0.0.0/8"], "requests_per_minute": 1}}
+    with running(tmp_path, environ(service, "push", **limited)) as rig:
         rig.until_connected("push")
         assert [one["person"] for one in call(rig, "push.list", everybody=True)] == ["ann"], "a restart keeps it"
+        first, second = tell(rig, "one"), tell(rig, "two")
+        until(lambda: copies(rig, second)[0].error != "", "the second waits")
+        assert [copies(rig, key)[0].status for key in (first, second)] == ["sent", "waiting"]
+        assert copies(rig, second)[0].attempts == 0, "a limit of our own costs no attempt"
 
 
 def test_without_a_network_it_waits_and_an_address_of_this_network_is_never_asked(tmp_path: Path) -> None:
@@ -364,7 +404,7 @@ def test_without_a_network_it_waits_and_an_address_of_this_network_is_never_aske
         until(lambda: copies(rig, key) and copies(rig, key)[0].attempts >= 2, "it is tried again")
         assert copies(rig, key)[0].status in ("waiting", "sending") and "connection" in copies(rig, key)[0].error
         assert rig.core.outbox.find(key).status == "sent", "the conversation has it"
-    far = environ(service, "push", **{"tools.web": {"private_networks": []}})  # type: ignore[arg-type]
+    far = environ(service, "push", **{"tools.web": {"private_networks": []}})
     with running(tmp_path, far) as rig:
         rig.until_connected("push")
         until(lambda: copies(rig, key)[0].status == "failed", "what is no longer allowed is refused")

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from appliance.channels.contract import Connection
+from appliance.channels.contract import REPEAT, Connection
 from appliance.channels.push_subscriptions import PushTarget, Subscriptions, shown
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, DeadlineExceeded, HttpError, Lost, NotFound, Refused, TooLarge, Unavailable
@@ -55,7 +55,8 @@ class Ntfy(Connection):
             return
         known, target = found
         told = shown(message, known)
-        self._ask({"topic": target.endpoint, "title": told.title, "message": told.body, "priority": HIGH})
+        body = f"{REPEAT} {told.body}" if message.text.startswith(REPEAT) else told.body
+        self._ask({"topic": target.endpoint, "title": told.title, "message": body, "priority": HIGH})
 
     def _ask(self, given: dict[str, Any] | None) -> None:
         """Publish, or look whether the server is there."""

@@ -108,6 +108,10 @@ class WebPush(Connection):
         try:
             origin = self._fetch.check(target.endpoint).origin
             status, after = self._fetch.post(target.endpoint, self._headers(origin, told.tag), body, session=f"push:{known.person}")
+        except Unavailable as error:
+            if error.outcome != "rate_limited":
+                raise
+            raise Busy(error.message, retry_s=60) from None
         except NotFound as error:  # of its name: without a network nobody knows it
             raise Unavailable(error.message, hint=error.hint) from None
         self._judge(status, after, known)
