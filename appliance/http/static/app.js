@@ -176,7 +176,7 @@ class App {
       byId("login").hidden = false;
     }
     const isOffline = document.body.classList.contains("is-offline");
-    byId("state").textContent = isOffline ? "Offline: the last conversation, to read" : "Disconnected, reconnecting";
+    byId("state").textContent = isOffline ? "Offline, to read only" : "Disconnected, reconnecting";
     byId("state").classList.add("is-away");
     this.follow?.close();
     this.follow = null;
