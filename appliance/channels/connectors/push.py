@@ -147,7 +147,10 @@ class WebPush(Connection):
 
     def check(self) -> list[str]:
         """Read the key, and judge where devices are reached; nothing is sent."""
-        tried = [f"the key is {web_push.public_key(self._find_key())[:12]}…"]
+        try:
+            tried = [f"the key is {self.public_key[:12]}…"]
+        except NotFound:
+            tried = ["there is no key yet: it is made when the channel is first open"]
         for known in self._subscriptions.list():
             if known.way == self._name:
                 try:
