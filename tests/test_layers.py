@@ -52,7 +52,7 @@ tools: importlib
 agent.plugins: importlib
 channels.connections: importlib dataclasses.fields
 channels.mail.servers: smtplib imapclient
-channels.markdown_html: markdown_it
+text.markdown_html: markdown_it
 matrix: vodozemac
 http: websockets
 channels.connectors.slack: websockets

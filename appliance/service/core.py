@@ -19,12 +19,12 @@ from appliance.agent.plugins import Plugins, PluginTargets
 from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.command_output import ToolMethods
+from appliance.channels.rpc.connectors import WebhookMethods
 from appliance.channels.rpc.entries import EntryMethods, WorkspaceControl
 from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
-from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.clock import now_ms, use_zone
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.http.site import page_address

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.channels.media_headers import film_size, length_ms, picture_size
+from appliance.matrix.media_headers import film_size, length_ms, picture_size
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 7, 5) + b"rest"
 PACKED = {  # for how long each plays, in milliseconds; whole frames of an MP3 are a little more

@@ -8,13 +8,13 @@ from test_delivery import QUICK, Lines, ended
 from test_outbox import Post
 
 from appliance.channels.delivery import OutboxSender
-from appliance.channels.preferred_channel import _read_channel
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.settings import Config, Notifications, System
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import Notification, Posting
+from appliance.sessions.preferred_channel import _read_channel
 
 HOUR_MS = 3_600_000
 NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from appliance.channels import preferred_channel
 from appliance.channels.connectors.slack import plain_text
 from appliance.errors import BadInput
 from appliance.knowledge import indexer
@@ -15,6 +14,7 @@ from appliance.language import sentences, support
 from appliance.language.languages import Languages
 from appliance.language.times import time_expression
 from appliance.memory import memory_document
+from appliance.sessions import preferred_channel
 from appliance.text import markdown
 
 N = 20_000

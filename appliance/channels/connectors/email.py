@@ -25,7 +25,6 @@ from appliance import __version__
 from appliance.channels.contract import Connection, Received, Running
 from appliance.channels.mail import reading, servers
 from appliance.channels.mail.reading import MESSAGE_ID
-from appliance.channels.markdown_html import render
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, OwlError
 from appliance.ingest.extract_process import Clerk
@@ -33,6 +32,7 @@ from appliance.records import Outbound
 from appliance.runtime.settings import Email
 from appliance.sandbox.session_files import read_attachment
 from appliance.text.mail.head import ADDRESS
+from appliance.text.markdown_html import render
 
 LOG = logging.getLogger(__name__)
 SECRET = "secret:"

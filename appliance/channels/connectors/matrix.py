@@ -20,12 +20,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.channels.contract import Attached, Connection, Received, Running
-from appliance.channels.media_headers import film_size, length_ms, picture_size
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Refused, TooLarge
 from appliance.matrix.encrypted_files import decrypt_file, encrypt_file
 from appliance.matrix.encrypted_rooms import KIND as ENCRYPTION
 from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.media_headers import film_size, length_ms, picture_size
 from appliance.matrix.setup import EncryptionSetup
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
@@ -459,7 +459,7 @@ class TypingWriter:
 
 def format_text(text: str) -> dict[str, Any]:
     """A text as a message with HTML made from its Markdown."""
-    from appliance.channels.markdown_html import render  # with the parser, which only answers need
+    from appliance.text.markdown_html import render  # with the parser, which only answers need
 
     return {"msgtype": "m.text", "body": text, "format": "org.matrix.custom.html", "formatted_body": render(text).strip()}
 

@@ -2,7 +2,7 @@
 
 **The server reads along, and so does whoever knows the topic.** A topic that is made here is 128 bits long. The server is what the
 owner configured, wherever it is. It knows no repeats: one that may have arrived is sent again, marked. Knows nothing about who has
-subscribed and what is shown (`channels.push_subscriptions`).
+subscribed (`sessions.push_subscriptions`).
 """
 
 import json
@@ -11,13 +11,14 @@ import secrets
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from appliance.channels.connectors.push import shown
 from appliance.channels.contract import REPEAT, Connection
-from appliance.channels.push_subscriptions import PushTarget, Subscriptions, shown
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, DeadlineExceeded, HttpError, Lost, NotFound, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
+from appliance.sessions.push_subscriptions import PushTarget, Subscriptions
 from appliance.text import urls
 
 SECRET = "secret:"

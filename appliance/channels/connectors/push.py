@@ -3,22 +3,26 @@
 A browser names a push service of its maker, which carries what only that browser can read. A message that is sent again has the
 same topic and the same tag: it takes the place of the first. The key of this installation is made at the first start and kept in
 the vault. Addresses come from people and are judged like any that is fetched: nothing of this network unless its owner allows it.
-Knows nothing about who has subscribed and what is shown (`channels.push_subscriptions`).
+Knows nothing about who has subscribed (`sessions.push_subscriptions`).
 """
 
+import hashlib
 import json
 import logging
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from appliance.channels.contract import Connection, Running
-from appliance.channels.push_subscriptions import PushSubscription, PushTarget, Subscriptions, shown
+from msgspec import Struct
+
+from appliance.channels.contract import REPEAT, Connection, Running
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, ConfigError, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.secrets import web_push
 from appliance.secrets.web_push import DeviceKeys
+from appliance.sessions.push_subscriptions import PushSubscription, PushTarget, Subscriptions
+from appliance.text.invisible import escape_invisible
 
 LOG = logging.getLogger(__name__)
 SECRET = "channel/push"
@@ -27,6 +31,11 @@ SIGNED_S = 12 * 3600
 GONE = (404, 410)
 LONGEST_S = 3600
 MAX_ENDPOINT = 1000
+MAX_SHOWN = 700  # characters, of at most four bytes each
+TITLE = "Owlbox"
+ASKS = ("proposal", "held")  # what the keys of notifications begin with that want a decision
+ENDED = ("task", "job")
+ANSWERED = "answer"
 
 
 class WebPush(Connection):
@@ -159,6 +168,34 @@ class WebPush(Connection):
                 except OwlError as error:
                     tried.append(f"{known.id} of {known.person} cannot be told: {error.message}")
         return tried
+
+
+class PushText(Struct, frozen=True):
+    """What a device shows; `tag` is the same for the same notification, so that it stands there once."""
+
+    title: str
+    body: str
+    tag: str
+    thread: str
+
+
+def shown(message: Outbound, known: PushSubscription) -> PushText:
+    """What a device shows of a notification: its words only where the person has chosen that, and no mark of a repeat."""
+    kind, text = message.key.partition(":")[0], message.text.strip()
+    body = text.removeprefix(REPEAT).strip()
+    if known.shows != "text":
+        body = "The owl has a message for you."
+        if "schedule" in message.metadata:
+            body = "The owl has a reminder."
+        elif kind in ASKS:
+            body = "The owl asks for your approval."
+        elif kind in ENDED:
+            body = "A task has ended."
+        elif kind == ANSWERED:
+            body = "The owl has answered."
+    body = escape_invisible(body)
+    body = body if len(body) <= MAX_SHOWN else f"{body[: MAX_SHOWN - 1]}…"
+    return PushText(TITLE, body, hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32], message.run)
 
 
 def connect(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from appliance.channels.connectors.push import WebPush
-from appliance.channels.push_subscriptions import Subscriptions
+from appliance.sessions.push_subscriptions import Subscriptions
 
 
 def connect(

@@ -7,7 +7,7 @@ from appliance.channels import session_control
 from appliance.channels.connections import Connections
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.inbox import Inbox
-from appliance.channels.push_subscriptions import PushMethods, Subscriptions
+from appliance.channels.rpc.connectors import PushMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.scheduled_messages import ScheduledMessages
 from appliance.channels.session_control import Control
@@ -26,6 +26,7 @@ from appliance.service.parts.schedules import ScheduleParts
 from appliance.service.parts.tools import ToolParts
 from appliance.service.parts.web import WebParts
 from appliance.sessions.people import LOCAL, Identity
+from appliance.sessions.push_subscriptions import Subscriptions
 from appliance.store import visibility
 from appliance.work.firing import FiringEffect
 from appliance.work.jobs import Jobs

@@ -12,7 +12,6 @@ from appliance.agent.loop_events import TaskReady
 from appliance.channels.delivery import OutboxSender
 from appliance.channels.drop_folder import Drops
 from appliance.channels.local import LOCAL, Local
-from appliance.channels.preferred_channel import PreferredChannel
 from appliance.channels.quiet_hours import Quiet
 from appliance.channels.rpc.live import LiveMethods
 from appliance.clock import new_id
@@ -28,6 +27,7 @@ from appliance.service.broker_process import BrokerHandle
 from appliance.service.parts.base import BaseParts
 from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox
 from appliance.sessions.people import PersonActivated
+from appliance.sessions.preferred_channel import PreferredChannel
 from appliance.store.process_registry import ProcessRegistry
 from appliance.store.process_registry import Worker as DeadWorker
 from appliance.store.wall_clock import Leap

@@ -9,21 +9,16 @@ its person, and when its service says that it is gone, of which the person is to
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.channels.connections import Connections
-from appliance.channels.contract import REPEAT
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge
+from appliance.errors import Conflict, NotFound, Refused, TooLarge
 from appliance.records import Outbound
 from appliance.runtime.events import Events
-from appliance.runtime.methods import Call, method
 from appliance.runtime.settings import Channels
-from appliance.runtime.signatures import Range
-from appliance.runtime.users import caller_name
 from appliance.sessions.logins import LoginsEnded
 from appliance.sessions.outbox import Notification, NotificationPut, Outbox
 from appliance.sessions.people import LOCAL, Identity, People
@@ -33,14 +28,7 @@ from appliance.text.invisible import escape_invisible
 WAYS = ("push", "unifiedpush", "ntfy")
 HERE = ("", LOCAL, "tui")  # channels of notifications that are for a person wherever they are
 MAX_OF_ONE = 10  # subscriptions of a person
-MAX_SHOWN = 700  # characters, of at most four bytes each
-TITLE = "Owlbox"
-ASKS = ("proposal", "held")  # what the keys of notifications begin with that want a decision
-ENDED = ("task", "job")
-ANSWERED = "answer"
-
-Way = Annotated[Literal["push", "unifiedpush", "ntfy"], "the channel that carries it"]
-Shows = Literal["hint", "text"]
+MAX_NAME = 80
 
 
 class PushSubscription(Struct, frozen=True):
@@ -61,29 +49,6 @@ class PushTarget(Struct, frozen=True):
     endpoint: str
     key: str = ""
     auth: str = ""
-
-
-class PushText(Struct, frozen=True):
-    """What a device shows; `tag` is the same for the same notification, so that it stands there once."""
-
-    title: str
-    body: str
-    tag: str
-    thread: str
-
-
-@runtime_checkable
-class SubscribedChannel(Protocol):
-    """A channel that reaches subscriptions."""
-
-    def accept(self, target: PushTarget) -> tuple[PushTarget, str]:
-        """The target as it is kept, and its place; an error says why it cannot be one."""
-        ...
-
-    @property
-    def public_key(self) -> str:
-        """What devices subscribe with; "" where they need nothing."""
-        ...
 
 
 class Subscriptions:
@@ -125,7 +90,13 @@ class Subscriptions:
     def add(self, way: str, person: str, target: PushTarget, about: dict[str, Any]) -> PushSubscription:
         """Keep a subscription; the same one again takes its place, also of somebody else who had the same device."""
         id = hashlib.sha256(f"{way} {target.endpoint}".encode()).hexdigest()[:16]
-        reply = {**about, "target": {"endpoint": target.endpoint, "key": target.key, "auth": target.auth}, "since_ms": now_ms()}
+        name = " ".join(escape_invisible(about["name"]).split())[:MAX_NAME] or about["place"]
+        reply = {
+            **about,
+            "name": name,
+            "target": {"endpoint": target.endpoint, "key": target.key, "auth": target.auth},
+            "since_ms": now_ms(),
+        }
         with self._store.write(durable=True):
             mine = self.list(person)
             other = next((one for one in self.list() if (one.way, one.id) == (way, id)), None)
@@ -185,96 +156,3 @@ def _described(person: str, one: Identity) -> PushSubscription:
     about = one.reply
     name, shows, place = (str(about.get(part, "")) for part in ("name", "shows", "place"))
     return PushSubscription(one.address, one.channel, person, name, shows, place, int(about.get("since_ms", 0)))
-
-
-def shown(message: Outbound, known: PushSubscription) -> PushText:
-    """What a device shows of a notification: its words only where the person has chosen that, and no mark of a repeat."""
-    kind, text = message.key.partition(":")[0], message.text.strip()
-    body = text.removeprefix(REPEAT).strip()
-    if known.shows != "text":
-        body = "The owl has a message for you."
-        if "schedule" in message.metadata:
-            body = "The owl has a reminder."
-        elif kind in ASKS:
-            body = "The owl asks for your approval."
-        elif kind in ENDED:
-            body = "A task has ended."
-        elif kind == ANSWERED:
-            body = "The owl has answered."
-    body = escape_invisible(body)
-    body = body if len(body) <= MAX_SHOWN else f"{body[: MAX_SHOWN - 1]}…"
-    return PushText(TITLE, body, hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32], message.run)
-
-
-class PushMethods:
-    """What people do with subscriptions."""
-
-    def __init__(self, subscriptions: Subscriptions, connections: Connections, people: People) -> None:
-        self._subscriptions = subscriptions
-        self._connections = connections
-        self._people = people
-
-    @method("push.key", access="own")
-    def show_key(self, way: Way = "push") -> dict[str, str]:
-        """The public key that a device subscribes with, in base64url; an error where the channel is not open."""
-        return {"way": way, "key": self._channel(way).public_key}
-
-    @method("push.subscribe", access="own")
-    def subscribe(
-        self,
-        way: Way,
-        endpoint: Annotated[str, Range(0, 1000), "its address, or a topic of ntfy; empty makes a topic"] = "",
-        key: Annotated[str, Range(0, 200), "its public key (p256dh), in base64url"] = "",
-        auth: Annotated[str, Range(0, 100), "its secret, in base64url"] = "",
-        name: Annotated[str, Range(0, 80), "what it is called in the list"] = "",
-        shows: Annotated[Shows, "what a locked screen shows: a hint, or the text itself"] = "hint",
-        person: Annotated[str, Range(0, 128), "whose notifications; default: yours"] = "",
-        *,
-        call: Call,
-    ) -> dict[str, Any]:
-        """Show notifications on a device or topic from now on; the first of them says so. `endpoint` is a topic that was made."""
-        who = self._person(person, call)
-        target, place = self._channel(way).accept(PushTarget(endpoint.strip(), key.strip(), auth.strip()))
-        plain = " ".join(escape_invisible(name).split())[:80] or place
-        self._people.ensure_person(who)
-        self._people.require_active(who)
-        about = {"name": plain, "shows": shows, "place": place, "login": call.login}
-        made = self._subscriptions.add(way, who, target, about)
-        return {"id": made.id, "way": way, "person": who, "name": plain, "endpoint": target.endpoint if not endpoint else ""}
-
-    @method("push.list", access="own")
-    def list_subscriptions(
-        self,
-        person: Annotated[str, Range(0, 128), "whose; default: yours"] = "",
-        everybody: Annotated[bool, "of all people"] = False,
-        *,
-        call: Call,
-    ) -> list[PushSubscription]:
-        """Devices and topics that show notifications."""
-        return self._subscriptions.list("" if everybody else self._person(person, call))
-
-    @method("push.unsubscribe", access="own")
-    def unsubscribe(
-        self,
-        id: Annotated[str, Range(1, 64), "its id, or the beginning of it"],
-        person: Annotated[str, Range(0, 128), "whose; default: yours"] = "",
-        *,
-        call: Call,
-    ) -> PushSubscription:
-        """Show no more notifications on a device or topic."""
-        found = [one for one in self._subscriptions.list(self._person(person, call)) if one.id.startswith(id)]
-        if len(found) != 1:
-            raise NotFound(
-                f"no subscription {id}" if not found else f"several begin with {id}", hint="owlbox channel subscriptions"
-            )
-        self._subscriptions.end(found[0])
-        return found[0]
-
-    def _person(self, person: str, call: Call) -> str:
-        return self._people.resolve(LOCAL, person or caller_name(call))
-
-    def _channel(self, way: str) -> SubscribedChannel:
-        channel = self._connections.connection(way)
-        if not isinstance(channel, SubscribedChannel):
-            raise BadInput(f"channel {way} has no subscriptions")
-        return channel
