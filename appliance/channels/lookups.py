@@ -10,13 +10,14 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from datetime import date
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from appliance.channels.contract import Connection, Running
 from appliance.clock import monotonic_s, now_ms
-from appliance.errors import Cancelled, OwlError, Refused, Unavailable
+from appliance.errors import Cancelled, HttpError, OwlError, Refused, Unavailable
 from appliance.records import Cancel, Outbound
 from appliance.text import urls
 
@@ -79,6 +80,8 @@ class Lookup(Connection):
             found = self._fetch(url, cancel, headers=headers or {}, body=body, most=most)
         except OwlError as error:
             error.message = error.message.replace(url, host)
+            if not isinstance(error, HttpError | Cancelled):
+                error.saying("web", host)  # it may quote where it is redirected to
             raise
         if found.status >= 400:
             hint = "its key is wrong, or missing" if found.status in (401, 403) else "try again later"
@@ -115,6 +118,14 @@ class Lookup(Connection):
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return made, at_ms
+
+
+def is_day(text: str) -> bool:
+    """Whether a text is a day of the calendar, 2026-11-28."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def read_json(data: bytes, kind: type[T], who: str) -> T:

@@ -69,6 +69,10 @@ class OpenAiRoutes:
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "owlbox"} for name in found]
         return Response.of_json({"object": "list", "data": data})
 
+    def chat_models(self, request: HttpMessage) -> list[str]:
+        """The assistant, and the local models that talk."""
+        return [OWL, *self._calls.call(request, "model.names", {})["chat"]]
+
     @route("POST", "/v1/embeddings", access="open", max_body=MAX_BODY_BYTES)
     def embed(self, request: HttpMessage) -> Response:
         """Vectors by the local embedding model."""
@@ -89,20 +93,21 @@ class OpenAiRoutes:
     @route("POST", "/v1/chat/completions", access="open", max_body=MAX_BODY_BYTES)
     def complete(self, request: HttpMessage) -> Response:
         """Send an answer, as a whole or as a stream."""
-        wanted = _read_wanted(request)
-        if wanted.model == OWL:
-            told, key = self._ask_owl(request, wanted)
-        else:
-            told, key = self._ask_model(request, wanted), ""
+        wanted = read_wanted(request.json(), request.header(THREAD)[:64])
+        told, key = self.begin(request, wanted)
         answer = CompletionAnswer(wanted)
         if wanted.is_streamed:
             first = next(told, None)  # what is wrong from the start is answered with its status
             return Response(200, self._stream(answer, told, first, key), EVENTS, (("X-Accel-Buffering", "no"),))
         for _ in answer.hear(told):
             pass
-        self._remember(key, wanted, answer)
+        self.remember(key, wanted, answer)
         headers = ((THREAD, answer.thread),) if answer.thread else ()
         return Response.of_json(answer.whole(), headers=headers)
+
+    def begin(self, request: HttpMessage, wanted: WantedAnswer) -> tuple[Told, str]:
+        """Ask the assistant or a model; and by what its thread is remembered."""
+        return self._ask_owl(request, wanted) if wanted.model == OWL else (self._ask_model(request, wanted), "")
 
     def _stream(self, answer: "CompletionAnswer", told: Told, first: Any, key: str) -> Iterator[bytes]:
         """Server-sent events; what goes wrong on the way is the last one before the end."""
@@ -110,7 +115,7 @@ class OpenAiRoutes:
             yield _event(answer.chunk({"role": "assistant", "content": ""}))
             for text in answer.hear(told, first):
                 yield _event(answer.chunk({"content": text}))
-            self._remember(key, answer.wanted, answer)
+            self.remember(key, answer.wanted, answer)
             yield _event(answer.chunk({}, answer.reason))
             if answer.wanted.has_usage:
                 yield _event({**answer.head("chat.completion.chunk"), "choices": [], "usage": answer.usage})
@@ -144,7 +149,7 @@ class OpenAiRoutes:
             params["temperature"] = wanted.temperature
         return self._calls.stream(request, "model.chat", params)
 
-    def _remember(self, whose: str, wanted: WantedAnswer, answer: "CompletionAnswer") -> None:
+    def remember(self, whose: str, wanted: WantedAnswer, answer: "CompletionAnswer") -> None:
         """Note what was said in a thread, so that the next request goes on with it."""
         if not answer.thread:
             return
@@ -217,8 +222,8 @@ class CompletionAnswer:
         return {**known, "thread": self.thread} if self.thread else known
 
 
-def _read_wanted(request: HttpMessage) -> WantedAnswer:
-    given = request.json()
+def read_wanted(given: dict[str, Any], thread: str) -> WantedAnswer:
+    """What a request wants, in the thread that it names, "" for none."""
     model, messages, stop = given.get("model"), given.get("messages"), given.get("stop") or []
     if not isinstance(model, str) or not model:
         raise _bad("model must be a name: GET /v1/models lists them", "model")
@@ -248,7 +253,7 @@ def _read_wanted(request: HttpMessage) -> WantedAnswer:
         temperature=temperature,
         max_tokens=min(most, 100_000),
         stop=tuple(stop),
-        thread=request.header(THREAD)[:64],
+        thread=thread,
     )
 
 

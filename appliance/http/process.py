@@ -16,6 +16,7 @@ from pathlib import Path
 from appliance import __version__
 from appliance.errors import ConfigError, Refused
 from appliance.http.core_link import CoreLink
+from appliance.http.ollama_routes import OllamaRoutes
 from appliance.http.openai_routes import OpenAiRoutes
 from appliance.http.page_routes import LoginRoutes, PageRoutes
 from appliance.http.program_calls import HookRoutes, TokenCalls
@@ -46,7 +47,8 @@ def build_server(
     core = CoreLink(lambda: paths.find_core(home, environ))
     routes: list[object] = [LoginRoutes(site, core), PageRoutes(core)]
     if has_programs:
-        routes += [OpenAiRoutes(TokenCalls(core)), HookRoutes(lambda request, method, given: core.call(method, given))]
+        openai = OpenAiRoutes(TokenCalls(core))
+        routes += [openai, OllamaRoutes(openai), HookRoutes(lambda request, method, given: core.call(method, given))]
     return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls)
 
 

@@ -19,6 +19,7 @@ from test_api import Served, serving
 
 from appliance.errors import Refused
 from appliance.http.core_link import CoreLink
+from appliance.http.ollama_routes import OllamaRoutes
 from appliance.http.openai_routes import OpenAiRoutes
 from appliance.http.program_calls import TokenCalls
 from appliance.http.server import HttpServer, listen
@@ -47,7 +48,7 @@ def port(served: Served) -> Iterator[int]:
     sock = listen("127.0.0.1", 0)
     number = int(sock.getsockname()[1])
     routes = OpenAiRoutes(TokenCalls(CoreLink(lambda: Path(served.path))))
-    server = HttpServer(sock, build_site("127.0.0.1", number, has_tls=False), [routes], check_login=_refuse)
+    server = HttpServer(sock, build_site("127.0.0.1", number, has_tls=False), [routes, OllamaRoutes(routes)], check_login=_refuse)
     server.start()
     yield number
     server.close()
@@ -124,6 +125,62 @@ def test_what_was_said_elsewhere_stands_behind_the_question_as_a_document(served
     event = next(e for e in served.core.runs.events(found.to_dict()["thread"]) if e.role == "user")  # type: ignore[arg-type]
     text = "[hoot] who?\n\n[from the program that asks]\nBe brief.\n\n[said before]\nuser: tea?\nassistant: Green."
     assert event.content == text and (event.input or {})["own"] == len("[hoot] who?")
+
+
+def ollama(served: Served) -> httpx2.Client:
+    path = str(paths.programs_socket(served.core.runtime))
+    return httpx2.Client(transport=httpx2.HTTPTransport(uds=path), timeout=60, base_url="http://localhost")
+
+
+def test_ollamas_interface_lists_the_models_and_says_its_version(served: Served) -> None:
+    with ollama(served) as client:
+        models = client.get("/api/tags").json()["models"]
+        assert [one["model"] for one in models] == ["owl:latest", "local:latest"] and models[0]["details"]["format"] == "gguf"
+        assert client.get("/api/version").json()["version"]
+
+
+@pytest.mark.parametrize("model", ["owl", "owl:latest", "local:latest"])
+def test_ollamas_chat_comes_in_lines_or_whole(served: Served, model: str) -> None:
+    asked = {"model": model, "messages": [user("[slow] tell")], "options": {"temperature": 0, "num_predict": -1}}
+    with ollama(served) as client, client.stream("POST", "/api/chat", json=asked) as answer:
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        lines = [json.loads(line) for line in answer.iter_lines()]
+    text = "".join(one["message"]["content"] for one in lines)
+    assert text == SLOW["text"] and len(lines) > 3
+    assert [one["done"] for one in lines] == [False] * (len(lines) - 1) + [True] and lines[-1]["done_reason"] == "stop"
+    with ollama(served) as client:
+        whole = client.post("/api/chat", json={**asked, "stream": False}).json()
+    assert whole["message"] == {"role": "assistant", "content": SLOW["text"]} and whole["done"] and whole["total_duration"] > 0
+
+
+def test_ollamas_chat_goes_on_in_its_thread(served: Served) -> None:
+    talk = [{"role": "system", "content": "You are a voice assistant."}, user("[hoot] who?")]
+    with ollama(served) as client:
+        answer = client.post("/api/chat", json={"model": "owl", "messages": talk, "stream": False}).json()["message"]
+        more = [*talk, answer, user("[more] and then?")]
+        client.post("/api/chat", json={"model": "owl", "messages": more, "stream": False}).raise_for_status()
+    run = str(served.core.store.value("SELECT run FROM events WHERE content = '[more] and then?' ORDER BY id DESC"))
+    said = [e.content for e in served.core.runs.events(run) if e.role == "assistant" and e.kind == "message"]
+    assert said == ["Hoot.", "And more."]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({}, 400),
+        ({"model": "owl", "messages": []}, 400),
+        ({"model": "owl", "messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, 400),
+        ({"model": "owl", "messages": [{"role": "user", "content": "x"}], "options": 3}, 400),
+        ({"model": ["owl"], "messages": [{"role": "user", "content": "x"}]}, 400),
+        ({"model": "nobody", "messages": [{"role": "user", "content": "x"}], "stream": False}, 404),
+    ],
+)
+def test_ollamas_chat_refuses_what_is_wrong(served: Served, port: int, asked: dict[str, Any], status: int) -> None:
+    with ollama(served) as client:
+        assert client.post("/api/chat", json=asked).status_code == status
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}") as stranger:
+        assert stranger.post("/api/chat", json=asked).status_code in (400, 401)
+        assert stranger.get("/api/tags").status_code == 401
 
 
 @pytest.mark.parametrize("model", ["owl", "local"])

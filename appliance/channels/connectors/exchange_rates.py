@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from appliance.channels.lookups import FetchConfigured, Lookup
+from appliance.channels.lookups import FetchConfigured, Lookup, is_day
 from appliance.clock import CancelToken
 from appliance.errors import NotFound, Unavailable
 from appliance.records import Cancel
@@ -18,7 +18,7 @@ DAILY = "https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml"
 FRESH_S = 4 * 3600.0
 MAX_BYTES = 256 * 1024
 BASE = "EUR"
-CODE, DAY, RATE = re.compile(r"[A-Z]{3}"), re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+CODE, RATE = re.compile(r"[A-Z]{3}"), re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class DailyRates(Struct, frozen=True):
@@ -54,7 +54,7 @@ class ExchangeRates(Lookup):
 
     def _ask_rates(self, cancel: Cancel) -> DailyRates:
         root = safe_xml.parse(self.ask(self._url, cancel, MAX_BYTES), "the bank")
-        days = [one for one in root.iter() if DAY.fullmatch(one.get("time", ""))]
+        days = [one for one in root.iter() if is_day(one.get("time", ""))]
         for day in days[:1]:
             given = [(one.get("currency", ""), one.get("rate", "")) for one in day]
             rates = {code: float(rate) for code, rate in given if CODE.fullmatch(code) and RATE.fullmatch(rate) and float(rate) > 0}

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from appliance.channels.lookups import FetchConfigured, Lookup, read_json
+from appliance.channels.lookups import FetchConfigured, Lookup, is_day, read_json
 from appliance.clock import CancelToken
 from appliance.errors import ConfigError, NotFound, Unavailable
 from appliance.knowledge.lookups import DayWeather, Forecast
@@ -105,7 +105,7 @@ class Weather(Lookup):
 
 def _read_day(day: str, values: dict[str, float | None]) -> DayWeather | None:
     """A day whose numbers can be; None for one without, as the last ones may be."""
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
+    if not is_day(day):
         return None
     numbers = []
     for name in VALUES:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from appliance.errors import OwlError
+from appliance.http.ollama_routes import OllamaRoutes
 from appliance.http.openai_routes import OpenAiRoutes
 from appliance.http.program_calls import DirectCalls, Gate, HookRoutes, no_token
 from appliance.http.server import HttpServer
@@ -46,7 +47,8 @@ def open_programs(core: Core, gate: Gate) -> HttpServer | None:
         return None
     calls = DirectCalls(core.table, gate)
     hang_up_on_ended(core, calls.hang_up)
-    routes = [OpenAiRoutes(calls), HookRoutes(calls.call)]
+    openai = OpenAiRoutes(calls)
+    routes = [openai, OllamaRoutes(openai), HookRoutes(calls.call)]
     site, most = build_local_site(), MAX_CONNECTIONS
     return HttpServer(sock, site, routes, check_login=_refuse_login, max_connections=most, max_of_one=most)
 
