@@ -28,6 +28,7 @@ SUBJECTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Conversations": ("look up earlier talks, send messages", ("threads", "messages")),
     "Files and commands": ("read and write files, run commands, closed off from the rest", ("files", "shell")),
     "Web": ("search it and read pages", ("web",)),
+    "Home": ("say the weather, the news and exchange rates, control devices of the house, where that is switched on", ("lookups",)),
     "Helpers": ("hand work to others who are good at it", ("delegation",)),
     "Skills": ("follow, write and change instructions for recurring work", ("skills",)),
 }
