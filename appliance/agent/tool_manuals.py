@@ -8,6 +8,7 @@ for a manual, never before. Whether an example is a valid call is for a test to 
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any
 
@@ -23,6 +24,7 @@ ALIASES = "tools/aliases.toml"
 KEYS = {"why", "examples", "rules"}
 MUST = ("must", "should", "may")
 LEAST = 2  # examples, and rules
+NEAR = 6  # names that are told in place of one that no tool has
 
 
 class ManualRule(Struct, frozen=True):
@@ -216,3 +218,10 @@ def _require_table(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is not a table of arguments")
     return value
+
+
+def nearest(name: str, names: Sequence[str]) -> list[str]:
+    """The names that one which no tool has may have meant, nearest first: alike in letters, or with one of its words."""
+    words = {word for word in name.casefold().split("_") if len(word) > 2}
+    alike = get_close_matches(name.casefold(), names, NEAR, 0.6)
+    return [*alike, *(one for one in names if one not in alike and words & set(one.split("_")))][:NEAR]

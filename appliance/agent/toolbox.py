@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from appliance.agent.result_pages import Overflow
 from appliance.agent.tool_counts import Tallies
-from appliance.agent.tool_manuals import Manual, ManualIndex, told
+from appliance.agent.tool_manuals import Manual, ManualIndex, nearest, told
 from appliance.agent.tool_results import Reply, cut, outcome_of
 from appliance.agent.tool_rules import ToolRules as ToolRules
 from appliance.clock import CancelToken, monotonic_s
@@ -335,7 +335,7 @@ class Toolbox:
         if found is None and (same := [t for t in self._tools.values() if t.mark.group == name]):
             return "\n".join(f"{t.mark.name}: {t.description}" for t in same if not self._explain_exclusion(t.mark, caller))
         if found is None:
-            raise NotFound(f"no tool {name}", hint=f"there are {', '.join(self._tools)}")
+            raise NotFound(f"no tool {name}", hint=self._hint_for(name, caller))
         if why := self._explain_exclusion(found.mark, caller):
             raise Refused(f"nothing is told about {found.mark.name}: {why}", hint="do without it")
         return found.told(self.manuals.of(found.mark.name, found.mark.group))
@@ -344,6 +344,11 @@ class Toolbox:
         """The plugin or server that wrote the description of a tool or group, "" for ours."""
         found = self._tools.get(name)
         return found.origin if found is not None else next((t.origin for t in self._tools.values() if t.mark.group == name), "")
+
+    def _hint_for(self, name: str, caller: Caller | None) -> str:
+        """What a name that no tool has may have meant, of what the caller may have."""
+        names = [t.mark.name for t in self._tools.values() if not self._explain_exclusion(t.mark, caller)]
+        return f"use one of: {', '.join(nearest(name, names) or [s.name for s in self.specs()])}"
 
     def _explain_exclusion(self, mark: ToolMark, caller: Caller | None) -> str:
         """The reason why a caller may not have a tool; "" when it may."""
@@ -446,7 +451,7 @@ class Toolbox:
             return held
         found = self._tools.get(call.name)
         if found is None:
-            return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
+            return Outcome(404, "not_found", f"Unknown tool {call.name}", self._hint_for(call.name, caller))
         if refusal := self._find_refusal(found.mark, caller):
             return refusal
         try:
@@ -532,7 +537,9 @@ class Toolbox:
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
-        whose, is_asked = self._context_of(caller.run), durability.is_asked()
+        # A run's tools are shown what its context may see; outside of any run what the caller may.
+        of_run = self._runs.context_of(caller.run) if caller.run and self._runs is not None else ""
+        whose, is_asked = of_run if caller.run else visibility.current(), durability.is_asked()
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
@@ -565,12 +572,6 @@ class Toolbox:
             text = f"{name} took longer than {deadline_s:g} s and was stopped"
             return Outcome(504, "timeout", text, "ask for less at once")
         return future.result() if error is None else self._outcome_of_error(name, error, stop)
-
-    def _context_of(self, run: str) -> str:
-        """What the tools of a run may be shown; outside of any run what the caller may."""
-        if not run:
-            return visibility.current()
-        return self._runs.context_of(run) if self._runs is not None else ""
 
     @staticmethod
     def _outcome_of_error(name: str, error: BaseException, stop: CancelToken) -> Outcome:

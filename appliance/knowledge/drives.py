@@ -223,9 +223,17 @@ class Drives:
         found, _ = self.children(f"{scheme_of(path)}://", NEAR) if scheme_of(path) else ([], 0)
         return [display(child.path) for child in found]
 
+    def _namesakes(self, path: str) -> list[str]:
+        """References of what has the same name elsewhere: a model remembers that, and not where it was."""
+        name = "/" + path.rstrip("/").rpartition("/")[2]
+        where = f"scope = ?1 AND substr(path, -length(?2)) = ?2{visibility.only()}"
+        sql = f"SELECT path FROM entries WHERE {where} ORDER BY path LIMIT ?3"
+        found = [str(path) for (path,) in self._store.rows(sql, (self._scope, name, NEAR))] if len(name) > 1 else []
+        return [display(one) for one in found if self.is_visible(one, is_model=True)]
+
     def missing(self, path: str, kind: str = "item") -> NotFound:
         """The error for a path with nothing under it: it names what is near."""
-        near = self.siblings(path)
+        near = self._namesakes(path) or self.siblings(path)
         if self.is_folder(path):
             inside, _ = self.children(path, NEAR)
             return NotFound(f"{display(path)} is a folder", hint=f"it holds {', '.join(display(child.path) for child in inside)}")

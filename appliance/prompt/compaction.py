@@ -20,7 +20,7 @@ from appliance.knowledge.search import words_of
 from appliance.models import failover
 from appliance.records import Ask, Cancel, Event, Finish, Message, Model, Part, Piece, Route
 from appliance.runtime import log
-from appliance.sessions.events import SPOKEN, compacted
+from appliance.sessions.events import CUT, CUT_SHORT, SPOKEN, compacted
 from appliance.sessions.runs import Runs
 from appliance.text.tokens import estimate
 
@@ -135,7 +135,11 @@ class Compactor:
 
 
 def by_rule(events: Sequence[Event]) -> str:
-    """What was said as short lines: an earlier summary, then the first and the newest of them that fit."""
+    """What was said as short lines: an earlier summary, then the first and the newest of them that fit.
+
+    What failed or was rejected is not told as done.
+    """
+    failed = {event.call_id: event.outcome for event in events if event.kind == "tool_result" and event.status >= 400}
     lines = []
     for event in events:
         text = " ".join(event.content.split())
@@ -143,9 +147,11 @@ def by_rule(events: Sequence[Event]) -> str:
             lines.append(text if len(text) <= SUMMARY_CHARS // 2 else f"{text[: SUMMARY_CHARS // 2]}…")
         elif event.kind == "message" and text:
             short = text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS].rstrip()}…"
+            short += CUT_SHORT if event.role == "assistant" and event.status == CUT else ""
             lines.append(f"- {'asked' if event.role == 'user' else 'answered'}: {short}")
         elif event.kind == "tool_use":
-            lines.append(f"- did: {event.tool} {json.dumps(event.input or {}, ensure_ascii=False)[:LINE_CHARS]}")
+            verb = f"did not ({failed[event.call_id]})" if event.call_id in failed else "did"
+            lines.append(f"- {verb}: {event.tool} {json.dumps(event.input or {}, ensure_ascii=False)[:LINE_CHARS]}")
     head, rest = lines[:1], lines[1:]
     room = SUMMARY_CHARS - sum(map(len, head))
     kept: list[str] = []

@@ -271,7 +271,7 @@ class Packets:
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
         while True:
             fitted = self._prune_messages(scene, system, spare + CONTEXT_TOKENS)
-            fitted.messages[:] = sections.dated(fitted.messages, scene.person, self._more.folder, self.zone)
+            fitted.messages[:] = sections.dated(sections.shown_once(fitted.messages), scene.person, self._more.folder, self.zone)
             spoken = sum(pruning.size_of(m, density) for m in fitted.messages)
             table = PromptTable((tokens.SchemeLine("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
             notes = (f"{fitted.dropped} earlier messages were left out",) if fitted.dropped else ()

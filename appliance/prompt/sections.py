@@ -9,13 +9,14 @@ box's zone, so that a conversation stays the same to the byte and what was evalu
 
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.clock import now_ms
+from appliance.language.request_texts import NOTE, NOTES, QUESTION
 from appliance.language.times import timezones
 from appliance.prompt import entry_blocks
 from appliance.prompt.entry_blocks import BlockItem
@@ -25,10 +26,31 @@ from appliance.records import Message, Part
 from appliance.text.fences import fenced, quoted
 from appliance.text.tokens import PromptTable
 
+AS_ABOVE = "(shown above)"
 PROMPT_CHARS = 500  # of a prompt that is too long for now
 TURN = re.compile(r"^[a-z]+://turn_(\d+)/")
 
 Section = Callable[[tuple[Part, ...], Stage], tuple[Part, ...]]
+
+
+def shown_once(messages: Sequence[Message]) -> list[Message]:
+    """The messages, each passage of the notes in full with the first that shows it, by its reference alone with later ones."""
+    seen: set[str] = set()
+    found = []
+    for message in messages:
+        notes, mark, question = message.content.partition(QUESTION)
+        lines = notes.split("\n")
+        if message.role == "user" and mark and NOTES in lines:
+            told = [_shorten_known(line, seen) for line in lines]
+            seen.update(lines)
+            message = replace(message, content="\n".join(dict.fromkeys(told)) + mark + question)
+        found.append(message)
+    return found
+
+
+def _shorten_known(line: str, seen: Collection[str]) -> str:
+    note = NOTE.fullmatch(line) if line in seen else None
+    return f"- {AS_ABOVE} [{note[2]}]" if note is not None and len(note[1]) > len(AS_ABOVE) else line
 
 
 def dated(messages: Sequence[Message], person: str, folder: str, zone: str) -> list[Message]:

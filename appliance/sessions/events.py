@@ -28,6 +28,7 @@ COLUMNS = (
     "status, outcome, channel, sender_id, correlation, at_ms"
 )
 CHARS_PER_TOKEN = 4  # about, of an event that nobody measured
+CUT, CUT_SHORT = 499, " … [it was stopped here]"  # an answer whose end was never said, and what a model is told of that
 NO_RESULT = "no result is known; it may or may not have taken effect"
 SPOKEN = ("message", "tool_use", "tool_result")  # what a conversation is made of
 # From the head to the first event, newest first. CROSS JOIN keeps that order, so that a LIMIT ends the walk.
@@ -268,6 +269,7 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
             text = (event.input or {}).get("rendered") or event.content  # of a skill that was called by its name
             if event.role == "user" and event.input and event.input.get("relevant"):
                 text = f"{event.input['relevant']}\n\nQuestion: {text}"
+            text += CUT_SHORT if event.role == "assistant" and event.status == CUT and text else ""
             role: Any = event.role
             reasoning = thought if event.role == "assistant" else ""
             (later if waiting and role == "user" else messages).append(

@@ -383,6 +383,7 @@ class Turns:
             kind="message",
             role="assistant",
             content="",
+            turn=self._store.value("SELECT MAX(id) FROM turns WHERE loop = ?", (loop.id,)),
             correlation=loop.correlation,
             status=STOPPED,
             outcome=outcome,

@@ -100,7 +100,8 @@ def create_task(
     data = TaskView(**asdict(made), missing=missing, has_worker=tasks.has_worker())
     lines = [f"Added task {made.id}: {made.name} ({made.priority})"]
     lines += [f"It cannot begin: there is no task {', '.join(map(str, missing))}."] if missing else []
-    lines += [] if data.has_worker else [WITHOUT_WORKER]
+    is_told = caller.run != "" and tasks.counts()["pending"] > 1  # with the first of them
+    lines += [] if data.has_worker or is_told else [WITHOUT_WORKER]
     return Reply(data, "\n".join(lines))
 
 

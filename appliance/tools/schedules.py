@@ -369,6 +369,8 @@ def _ahead_lines(found: ScheduleView) -> list[str]:
     """The next times on one line; that a model decides, where it does."""
     if found.is_judged and found.kind == "text":
         return ["The small model judges when it is due."]
+    if found.kind == "once":
+        return []  # its words say it
     return _times_lines(found.next, found.zone)
 
 
