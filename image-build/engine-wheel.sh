@@ -59,9 +59,8 @@ _initialize = llama_backend_init
 
 def llama_backend_init():
     """Load the kernels that fit this processor, unless there are some, and initialize llama.cpp."""
-    ggml = load_shared_library("ggml", _base_path)
-    if not ggml.ggml_backend_reg_count():
-        ggml.ggml_backend_load_all_from_path(os.fsencode(_base_path))
+    if not _lib.ggml_backend_reg_count():  # through libllama: a file by another name would be loaded a second time
+        _lib.ggml_backend_load_all_from_path(os.fsencode(_base_path))
     _initialize()
 END
 # Nothing of this folder, this time or a repository around it may be in the files.
