@@ -92,8 +92,10 @@ def control_home(
     """Tell or ask Home Assistant something about devices of the house."""
     home: House = lookups.find("home_assistant")
     person = runs.person(caller.session)
-    if home.people and person not in home.people:
-        raise Refused(f"{person or 'nobody'} may not speak to Home Assistant", hint="channels.home_assistant.people names who may")
+    is_known = bool(person) and ":" not in person  # an address that nobody has linked is a stranger's
+    if not is_known or (home.people and person not in home.people):
+        hint = "channels.home_assistant.people names who may; owlbox people link makes an address somebody's"
+        raise Refused(f"{person or 'nobody'} may not speak to Home Assistant", hint=hint)
     found = home.say(text, language, caller.cancel)
     data = {"speech": found.speech, "is_error": found.is_error, "code": found.code}
     return Outcome(200, "ok", found.speech or found.code or "Done.", data=data, origin=ORIGIN, source="Home Assistant")

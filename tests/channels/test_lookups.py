@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import raw_serving
 from outside_server import RSS, TOKEN, Outside, forecast, outside
 from stores import new_store
 
@@ -15,7 +16,7 @@ from appliance.channels.connections import connect
 from appliance.channels.connectors.feeds import read_feed
 from appliance.channels.contract import Running
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import BadInput, ConfigError, Conflict, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.errors import BadInput, Cancelled, ConfigError, Conflict, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.lookups import LOOKUPS, Lookups
 from appliance.knowledge.views import Views
@@ -240,6 +241,24 @@ def test_home_assistant_is_sent_a_sentence_once_with_the_token(box: Box) -> None
     assert json.loads(body) == {"text": "Turn off the kitchen light", "language": "en"}
     sorry = home.say("turn off the moon", "en", CANCEL)
     assert (sorry.is_error, sorry.code) == (True, "no_intent_match") and sorry.speech.startswith("Sorry")
+
+
+def test_a_sentence_that_may_have_arrived_is_not_told_as_failed_nor_sent_again(box: Box) -> None:
+    heard: list[int] = []
+    with raw_serving(lambda connection: heard.append(1)) as url:
+        with pytest.raises(Lost, match="nobody knows"):
+            box.on("home_assistant", url=url).say("open the garage", "en", CANCEL)
+    assert heard == [1]
+    with pytest.raises(OwlError) as error:
+        box.on("home_assistant", url="http://127.0.0.1:1").say("open the garage", "en", CANCEL)
+    assert not isinstance(error.value, Lost)
+
+
+def test_a_question_that_is_stopped_asks_no_further_feed(box: Box) -> None:
+    stopped = CancelToken()
+    stopped.set()
+    with pytest.raises(Cancelled):
+        box.on("feeds").news(stopped)
 
 
 def test_its_names_are_known_while_it_runs(box: Box) -> None:

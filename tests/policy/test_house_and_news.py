@@ -111,6 +111,16 @@ def test_only_the_named_people_speak_to_the_house(border: Border, house: Outside
         border.core.reload()
 
 
+@pytest.mark.parametrize("stranger", ["telegram:5", "email:ann@example.org/guest"])
+def test_addresses_that_are_nobodys_do_not_speak_to_the_house(border: Border, house: Outside, stranger: str) -> None:
+    house.put_all()
+    core = border.core
+    with core.store.write():
+        core.runs.open_session(stranger, stranger, f"user:{stranger}")
+    done = core.toolbox.dispatch(ToolCall(new_id(), "control_home", {"text": "open the door"}), "", CancelToken(), stranger)
+    assert "may not speak to Home Assistant" in done.message and sentences(house) == []
+
+
 def test_nothing_waits_for_a_house_that_is_gone(border: Border, house: Outside) -> None:
     home = border.core.base.home
     config_edit.set_value(home, {}, URL, "http://127.0.0.1:1")

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from appliance.channels.lookups import FetchConfigured, Lookup
 from appliance.clock import CancelToken, monotonic_s, now_ms
-from appliance.errors import BadInput, ConfigError, OwlError, Unavailable
+from appliance.errors import BadInput, Cancelled, ConfigError, OwlError, Unavailable
 from appliance.knowledge.lookups import NewsItem
 from appliance.records import Cancel
 from appliance.text import safe_xml
@@ -54,6 +54,8 @@ class Feeds(Lookup):
                 if monotonic_s() > by_s:
                     raise Unavailable("there was no time for it", hint="try again")
                 found += self.keep(name, self._fresh_s, partial(self._ask_feed, name, address, cancel))[0]
+            except Cancelled:
+                raise
             except OwlError as error:
                 problems[name] = f"{name}: {error.message}"
         found.sort(key=lambda one: -one.at_ms)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from appliance.channels.lookups import FetchConfigured, Lookup, read_json
 from appliance.clock import CancelToken
-from appliance.errors import ConfigError, OwlError, Refused, TooLarge, Unavailable
+from appliance.errors import ConfigError, DeadlineExceeded, HttpError, Lost, OwlError, Refused, TooLarge, Unavailable
 from appliance.knowledge.lookups import HomeAnswer
 from appliance.records import Cancel
 from appliance.text import urls
@@ -23,6 +23,7 @@ from appliance.text.plain_line import plain_line
 MAX_ANSWER, MAX_STATES = 256 * 1024, 8 * 1024 * 1024
 MAX_NAMES, MAX_NAME, MAX_SPEECH = 5000, 80, 1000
 SECRET = "secret:"
+NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 CODE = re.compile("[a-z_]{1,40}")
 AREAS = json.dumps({"template": "{{ areas() | map('area_name') | list | tojson }}"}).encode()
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -82,10 +83,16 @@ class HomeAssistant(Lookup):
             return ()
 
     def say(self, text: str, language: str, cancel: Cancel) -> HomeAnswer:
-        """Send a sentence, once."""
+        """Send a sentence, once; Lost where it may have arrived and nothing came back."""
         body = json.dumps({"text": text, "language": language}).encode()
         url = f"{self._address()}/api/conversation/process"
-        data = self.ask(url, cancel, MAX_ANSWER, headers=self._headers(), body=body)
+        try:
+            data = self.ask(url, cancel, MAX_ANSWER, headers=self._headers(), body=body)
+        except (HttpError, DeadlineExceeded) as error:
+            if isinstance(error, HttpError) and error.stage in NOT_SENT:
+                raise
+            hint = "look whether it was, before you say it again"
+            raise Lost("Home Assistant did not answer: nobody knows whether it was done", hint=hint) from None
         found = read_json(data, ConversationAnswer, "Home Assistant").response
         speech = plain_line(found.speech.plain.speech, MAX_SPEECH)
         return HomeAnswer(speech, found.response_type == "error", found.data.code if CODE.fullmatch(found.data.code) else "")
