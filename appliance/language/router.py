@@ -4,7 +4,7 @@ Cues decide: a message either fits a sentence of a language file or it does not,
 question asks for an effect only when it is put to the assistant ("can you ..."). What fits no sentence is told apart by the
 nearest examples with the embedding model that is loaded anyway: talk, a question about the world, or about the person's own
 things; without one, by words with which people mean themselves. Which request it likely is a linear classifier over word and letter
-n-grams says: it decides only whether to ask back ("Shall I add the task ...?"), never an effect. Its weights are fitted by
+n-grams and the vector says: it decides only whether to ask back ("Shall I add the task ...?"), never an effect. Its weights are fitted by
 `make train-language` from the sentences of the language files and from sets of requests and of sentences that ask for nothing, and
 ship as one file. Writes nothing, and calls no language model.
 """
@@ -174,6 +174,11 @@ class Router:
                 if (found := sentence.match(clause, plain_words(clause))) is not None:
                     return found["task"].strip(" ,.!")
         return text
+
+    def likely(self, text: str, language: Language, now_ms: int) -> str:
+        """Which of `ASKED` a message likely is, "" for none."""
+        vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if len(text) <= MOST_CHARS else ()
+        return likely_request(with_time_marked(text, language, now_ms), vectors[0] if vectors else ())
 
     def kind(self, text: str, language: Language, least: float = 0.0) -> str:
         """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`.
@@ -473,12 +478,14 @@ DIGIT = re.compile(r"\d")
 
 
 class RequestWeights(Struct, frozen=True):
-    """`ngrams` gives each a whole number for each of `KINDS`, in parts of `scale`; `least` is the probability from which to ask."""
+    """`ngrams` gives each a whole number for each of `KINDS`, in parts of `scale`, `meaning` one for each number of a vector of the
+    embedding model that ships; `least` is the probability from which to ask."""
 
     scale: float
     least: float
     bias: tuple[int, ...]
     ngrams: Mapping[str, tuple[int, ...]]
+    meaning: tuple[tuple[int, ...], ...] = ()
 
 
 def ngrams(text: str) -> Iterator[str]:
@@ -509,22 +516,26 @@ def with_time_marked(text: str, language: Language, now_ms: int) -> str:
     return said.replace(found.when, TIME, 1) if found.when in said else f"{TIME} {found.text}"
 
 
-def probabilities(text: str, weights: RequestWeights) -> list[float]:
-    """How likely each of `KINDS` is."""
+def probabilities(text: str, weights: RequestWeights, vector: Sequence[float] = ()) -> list[float]:
+    """How likely each of `KINDS` is; without a vector of another model than the one that ships its words tell alone."""
     found = set(ngrams(text))
     known = [weights.ngrams[one] for one in found if one in weights.ngrams]
     length = math.sqrt(len(found)) or 1.0
-    scores = [(sum(one[at] for one in known) / length + weights.bias[at]) * weights.scale for at in range(len(KINDS))]
+    meant = list(zip(vector, weights.meaning)) if len(vector) == len(weights.meaning) else []
+    scores = [
+        (sum(one[at] for one in known) / length + sum(part * one[at] for part, one in meant) + weights.bias[at]) * weights.scale
+        for at in range(len(KINDS))
+    ]
     shares = [math.exp(score - max(scores)) for score in scores]
     return [share / sum(shares) for share in shares]
 
 
-def likely_request(text: str) -> str:
-    """Which of `ASKED` a message likely is, its time marked; "" for none."""
+def likely_request(text: str, vector: Sequence[float] = ()) -> str:
+    """Which of `ASKED` a message likely is, its time marked and with its vector where there is one; "" for none."""
     if len(text) > MOST_CHARS:
         return ""
     weights = _read_weights()
-    shares = dict(zip(KINDS, probabilities(text, weights)))
+    shares = dict(zip(KINDS, probabilities(text, weights, vector)))
     kind = max(ASKED, key=lambda one: shares[one])
     return kind if sum(shares[one] for one in ASKED) >= weights.least else ""
 

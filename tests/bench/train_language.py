@@ -20,14 +20,25 @@ import random
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bench_answerable import BY_HAND, FITTED, Candidates, area, embedder, household
 
 from appliance.language.languages import Language, Languages
-from appliance.language.router import ASKED, EFFECTS, KINDS, REMINDING, RequestWeights, ngrams, probabilities, with_time_marked
+from appliance.language.router import (
+    ASKED,
+    EFFECTS,
+    KINDS,
+    MAX_EXAMPLE_CHARS,
+    REMINDING,
+    RequestWeights,
+    ngrams,
+    probabilities,
+    with_time_marked,
+)
 from appliance.language.sentence_templates import TOKEN
 
 HERE = Path(__file__).parent
@@ -38,11 +49,12 @@ SLOTS |= {"body": "fact", "why": "thing", "x": "thing", "y": "thing", "z": "thin
 OF_TEMPLATES, OF_COLLOQUIAL = 6, 30  # sentences made of each template
 OF_SPOKEN = 4  # how often what people said counts
 OPTIONAL = 0.4  # how often a part that may be left out is there
-ROUNDS, RATE, DECAY, STRENGTH, OF_BIAS = 220, 0.2, 1e-4, 2.0, 5.0  # of the descent
+ROUNDS, RATE, DECAY, STRENGTH, OF_BIAS = 220, 0.2, 1e-4, 3.0, 5.0  # of the descent
 MOST_NGRAMS, LEAST_WEIGHT = 5000, 10
+DIMENSIONS, MEANING = 384, 3.0  # of a vector, and its strength
 SCALE = 0.01
 NOW_MS = 1_796_000_000_000  # at which the times of the sentences are read
-LEAST = 0.65  # from which to ask back: of the sentences held back 1 to 2 % reach it
+LEAST = 0.6  # from which to ask back: 3 % of the sentences held back reach it, and half of those fit some other sentence
 EVIDENCE = HERE.parents[1] / "appliance" / "language" / "weights" / "evidence.json"
 PRIOR, STEPS, STEP = 3.0, 400, 0.01  # strength of the numbers set by hand, and of the descent
 OPTIONS = {"]": "[", ")": "("}
@@ -113,22 +125,25 @@ def not_asking() -> list[str]:
     return [line for line in (REQUESTS / "not_asking.txt").read_text(encoding="utf-8").splitlines() if line]
 
 
-def fit(given: Sequence[tuple[str, str]]) -> RequestWeights:
-    """Weights by logistic regression (Adam on all texts at once), of the n-grams that occur most; a text said n times counts as its
-    square root."""
+def fit(given: Sequence[tuple[str, str]], marked: Mapping[str, str], embed: Callable[[str], Sequence[float]]) -> RequestWeights:
+    """Weights by logistic regression (Adam on all texts at once), of the n-grams that occur most and of the vector; a text said n
+    times counts as its square root."""
     counts = Counter(given)
-    found = {text: set(ngrams(text)) for text, _ in counts}
+    found = {text: set(ngrams(marked[text])) for text, _ in counts}
     seen = Counter(one for text, _ in counts for one in sorted(found[text]))
     known = {one: at for at, one in enumerate(one for one, count in seen.most_common(MOST_NGRAMS) if count > 2)}
-    rows = np.zeros((len(counts), len(known)), np.float32)
-    for at, (text, _) in enumerate(counts):
+    texts = [*counts, *counts]  # with their vectors, and without them for a home that has no such model
+    rows = np.zeros((len(texts), len(known) + DIMENSIONS), np.float32)
+    for at, (text, _) in enumerate(texts):
         rows[at, [known[one] for one in found[text] if one in known]] = STRENGTH / math.sqrt(len(found[text]))
-    kinds = np.array([KINDS.index(kind) for _, kind in counts])
+        if at < len(counts):
+            rows[at, len(known) :] = MEANING * np.array(embed(text[:MAX_EXAMPLE_CHARS]))
+    kinds = np.array([KINDS.index(kind) for _, kind in texts])
     of_kind = Counter(kinds.tolist())
-    worth = np.array([math.sqrt(count * len(kinds) / of_kind[kind]) for count, kind in zip(counts.values(), kinds.tolist())])
+    worth = np.array([math.sqrt(counts[one] * len(kinds) / of_kind[kind]) for one, kind in zip(texts, kinds.tolist())])
     worth = (worth / worth.sum())[:, None]
     right = np.eye(len(KINDS))[kinds]
-    weights, bias = np.zeros((len(known), len(KINDS)), np.float32), np.zeros(len(KINDS))
+    weights, bias = np.zeros((rows.shape[1], len(KINDS)), np.float32), np.zeros(len(KINDS))
     mean, spread = np.zeros_like(weights), np.zeros_like(weights)
     for step in range(1, ROUNDS + 1):
         scores = rows @ weights + bias
@@ -138,10 +153,13 @@ def fit(given: Sequence[tuple[str, str]]) -> RequestWeights:
         mean, spread = 0.9 * mean + 0.1 * slope, 0.99 * spread + 0.01 * slope**2
         weights -= RATE * (mean / (1 - 0.9**step)) / (np.sqrt(spread / (1 - 0.99**step)) + 1e-8)
         bias -= OF_BIAS * error.sum(0)
-    weights *= STRENGTH
-    kept = {one: tuple(round(float(value) / SCALE) for value in weights[known[one]]) for one in sorted(known)}
+    kept = {one: _whole(STRENGTH * weights[known[one]]) for one in sorted(known)}
     kept = {one: values for one, values in kept.items() if max(map(abs, values)) >= LEAST_WEIGHT}
-    return RequestWeights(SCALE, LEAST, tuple(round(float(value) / SCALE) for value in bias), kept)
+    return RequestWeights(SCALE, LEAST, _whole(bias), kept, tuple(_whole(MEANING * row) for row in weights[len(known) :]))
+
+
+def _whole(values: "np.typing.NDArray[np.floating[Any]]") -> tuple[int, ...]:
+    return tuple(round(float(value) / SCALE) for value in values)
 
 
 def written(weights: RequestWeights) -> str:
@@ -149,7 +167,8 @@ def written(weights: RequestWeights) -> str:
     compact = [json.dumps(found, separators=(",", ":")) for found in weights.ngrams.values()]
     lines = ",\n".join(f"{json.dumps(one, ensure_ascii=False)}:{found}" for one, found in zip(weights.ngrams, compact))
     head = json.dumps({"scale": weights.scale, "least": weights.least, "bias": weights.bias})[:-1]
-    return f'{head}, "ngrams": {{\n{lines}\n}}}}\n'
+    meaning = ",\n".join(json.dumps(row, separators=(",", ":")) for row in weights.meaning)
+    return f'{head}, "ngrams": {{\n{lines}\n}}, "meaning": [\n{meaning}\n]}}\n'
 
 
 def fit_evidence(found: Sequence[Candidates]) -> dict[str, float]:
@@ -205,18 +224,18 @@ def marked(text: str, languages: Languages) -> str:
     return with_time_marked(text, languages.detect(text)[0], NOW_MS)
 
 
-def _asks(text: str, weights: RequestWeights) -> float:
-    return sum(share for share, kind in zip(probabilities(text, weights), KINDS) if kind in ASKED)
+def _asks(text: str, weights: RequestWeights, vector: Sequence[float]) -> float:
+    return sum(share for share, kind in zip(probabilities(text, weights, vector), KINDS) if kind in ASKED)
 
 
 def train_requests(is_shown: bool) -> None:
     """Fit the classifier, write it, say how good it is."""
     languages = Languages()
-    given = [(marked(text, languages), kind) for text, kind in examples(languages)]
-    weights = fit(given)
+    given, embed = list(examples(languages)), embedder()
+    weights = fit(given, {text: marked(text, languages) for text, _ in given}, embed)
     WEIGHTS.write_text(written(weights), encoding="utf-8")
     held = not_asking()[1::2]
-    asked = [(text, _asks(marked(text, languages), weights)) for text in held]
+    asked = [(text, _asks(marked(text, languages), weights, embed(text[:MAX_EXAMPLE_CHARS]))) for text in held]
     needless = [one for one in asked if one[1] >= weights.least]
     print(f"{len(given)} texts: {dict(Counter(kind for _, kind in given))}")
     print(f"of {len(held)} held back {len(needless)} would be asked back")

@@ -1014,3 +1014,8 @@ def test_that_day_is_the_one_that_was_answered(ask: Any, said: str, when: str) -
 def test_a_length_alone_is_a_timer(ask: Any, said: str, is_set: bool) -> None:
     _, _, tools = ask(said)
     assert bool(tools.called) == is_set
+
+
+def test_the_time_of_what_stands_around_a_request_is_not_taken_where_it_names_its_own(ask: Any) -> None:
+    steps, _, tools = ask("passport runs out in march, remind me mid january to renew it")
+    assert tools.called == [] and text_of(steps).startswith("When should I remind you")

@@ -22,9 +22,7 @@ from appliance.language.router import (
     Intent,
     Router,
     is_question,
-    likely_request,
     says_when,
-    with_time_marked,
 )
 from appliance.records import Asked, Outcome
 
@@ -79,7 +77,7 @@ def ask_whether_likely(scene: Scene, router: Router, reminders: Reminders) -> Pl
     language = router.languages.detect(scene.text, scene.last_question)[0]
     if is_question(scene.text, language) or "\n" in scene.text:
         return None
-    kind = likely_request(with_time_marked(scene.text, language, reminders.now_ms()))
+    kind = router.likely(scene.text, language, reminders.now_ms())
     said = language.without_opening(scene.text).strip(" .!")
     before, mark, rest = said.partition(":")
     if mark and len(words_in(before)) <= MOST_BEFORE and len(words_in(rest)) > 1 and not says_when(before, language):

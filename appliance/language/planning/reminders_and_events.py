@@ -74,7 +74,8 @@ class Reminders:
             found = self.read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
                 found = replace(found, text=self._router.duty(found.text, intent.language))
-            if found.rule is None and found.shift is None and intent.context:
+            is_timed = bool(set(words_in(found.text)) & intent.language.lexicon.naming)  # "mid January", which is not understood
+            if found.rule is None and found.shift is None and intent.context and not is_timed:
                 found = self._read_context(found, intent)
             if found.event:
                 return self._set_beside(found, intent)
