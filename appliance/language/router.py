@@ -3,8 +3,8 @@
 Cues decide: a message either fits a sentence of a language file or it does not, so that an effect never rests on a guess. A
 question asks for an effect only when it is put to the assistant ("can you ..."). What fits no sentence is told apart by the
 nearest examples with the embedding model that is loaded anyway: talk, a question about the world, or about the person's own
-things; without one, by words with which people mean themselves. Which request it likely is a linear classifier over word and letter
-n-grams and the vector says: it decides only whether to ask back ("Shall I add the task ...?"), never an effect. Its weights are fitted by
+things; without one, by words with which people mean themselves. Which request it likely is a linear classifier over words, letters
+and the vector says: it decides only whether to ask back ("Shall I add the task ...?"), never an effect. Its weights are fitted by
 `make train-language` from the sentences of the language files and from sets of requests and of sentences that ask for nothing, and
 ship as one file. Writes nothing, and calls no language model.
 """
