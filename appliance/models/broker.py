@@ -38,6 +38,7 @@ from appliance.secrets.vault_methods import Custody
 LOG = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+OOM_SCORE = "500"  # as in its unit
 LOAD_S = 600.0
 MB = 1_000_000
 MAX_TEXTS = 256  # of one call: their vectors fit in a frame
@@ -271,7 +272,12 @@ def core_users(environ: Mapping[str, str]) -> set[int]:
 
 
 def harden() -> None:
-    """Leave no core file, and let no other process of our user read our memory, environment or descriptors."""
+    """Leave no core file, let no other process of our user read our memory, environment or descriptors, and go before the core does
+    when memory ends."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+    except OSError as error:  # a filter of system calls; its unit says so then
+        LOG.warning("the kernel is not told to end the broker first when memory ends: %s", error)
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (OSError, ValueError) as error:  # a filter of system calls; its unit sets the limit then

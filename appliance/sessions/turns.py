@@ -205,7 +205,7 @@ class Turns:
         """What was kept of an answer that did not come to its end; "" when nothing was."""
         sql = (
             "SELECT content FROM events WHERE run = ?1 AND seq > ?2 AND kind = 'message' AND role = 'assistant' AND status = 499 "
-            "AND turn IS NULL AND correlation = ?3 ORDER BY seq DESC LIMIT 1"
+            "AND correlation = ?3 ORDER BY seq DESC LIMIT 1"
         )
         return str(self._store.value(sql, (loop.run, self.record.seq(loop.prompt), loop.correlation)) or "")
 

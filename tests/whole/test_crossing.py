@@ -255,7 +255,8 @@ def looks(crossing: Crossing, word: str) -> Iterator[tuple[str, dict[str, Any]]]
     """Calls of every tool that only reads, with a word wherever one may stand."""
     aims = {name: values[:FEW] for name, values in crossing.aims.items()} | dict.fromkeys(LOOKING, [f"{word}*", f"{word} codeword"])
     for name, found in sorted(TOOLS.items()):
-        if found.mark.is_read_only and found.mark.group not in (*ELSEWHERE, "web") and name not in WAITS:
+        is_away = found.mark.needs.reach is not None or found.mark.group in (*ELSEWHERE, "web")
+        if found.mark.is_read_only and not is_away and name not in WAITS:
             for arguments in attempts(name, aims):
                 with suppress(BadInput):
                     found.signature.bind(arguments)

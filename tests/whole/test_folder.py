@@ -287,7 +287,7 @@ def look(home: Home, rows: Entries) -> Folder:
         ("a.md", "intro\n\n## First *heading*\n", "First *heading*"),
         ("a.md", "no heading", "a"),
         ("a.md", "---\nbroken: [\n---\n# Not seen\n", "Not seen"),
-        ("a.md", "---\ntitle: 2026-13-45\n---\nbody", "a"),
+        ("a.md", "---\ntitle: 2026-13-45\n---\nbody", "2026-13-45"),
         ("data.csv", "# comment\n1,2", "data.csv"),
         ("empty.md", "", "empty"),
     ],

@@ -128,10 +128,9 @@ def test_without_a_network_the_last_conversation_is_read_and_only_read(page: Pag
     assert browser.run(left) == 0, "it is read, and nothing can be done"
     page.core = page.box.serve()
     browser.shows("Chat", css=".tabs")
-    browser.problems()  # of requests that nobody answered
     page.say("and on")
     until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the conversation goes on")
-    assert browser.problems() == []
+    assert [one for one in browser.problems() if not one.endswith("net::ERR_CONNECTION_REFUSED")] == [], "some were not answered"
 
 
 def test_a_device_is_switched_on_told_of_a_reminder_and_switched_off(page: Page, service: PushService) -> None:
