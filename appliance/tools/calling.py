@@ -13,7 +13,7 @@ Arguments = Annotated[dict[str, Any] | None, "its arguments by name"]
 
 @a_tool(group="tools", is_detour=True)
 def use(tool: Name, arguments: Arguments = None) -> ToolCall:
-    """Call another tool, after tool_help. These:"""
+    """Call another tool, after tool_help:"""
     return ToolCall("", tool, arguments or {})
 
 

@@ -176,6 +176,6 @@ def test_a_file_of_an_update_that_cannot_be_read_is_named(tmp_path: Path) -> Non
     with failing(versions / "update.json", tmp_path / "served"):
         said = tell(update.roll_back)
         assert said.startswith(f"the disk is failing: {versions / 'update.json'} could not be read"), said
-    changed(stick, lambda data: data[:2500])
+    changed(stick, lambda data: data[:700])
     with pytest.raises(OwlError, match="cut off, damaged or no bundle"):
         update.apply(stick, PUBLIC, __version__)
