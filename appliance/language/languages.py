@@ -226,10 +226,9 @@ class Language(Struct, frozen=True, dict=True):
             self.rules.values(),
             self.phrases.values(),
         )
-        words = {word for given in lists for one in given for word in _literal_words(one)}
-        words |= {word for _, phrases in self.times for word in _literal_words(phrases)} | set().union(*self.levels.values())
-        words |= {word for name in (*self.days, *self.units, *self.currencies) for word in _literal_words(name)}
-        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+        given = [*(one for texts in lists for one in texts), *(phrases for _, phrases in self.times)]
+        words = _literal_words("\n".join((*given, *self.days, *self.units, *self.currencies)))
+        return frozenset(words).union(*self.levels.values(), *self.words.values(), *(same | kinds for same, kinds in self.alike))
 
     @cached_property
     def function_words(self) -> frozenset[str]:

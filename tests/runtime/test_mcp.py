@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from mcp_hubs import Stand, log_in, standing, stub, website
 from needs import needs
+from process import until
 from record_tools import replace
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
@@ -166,6 +167,7 @@ def test_a_server_that_dies_in_a_call_is_started_again_by_the_next(stand: Stand)
 def test_a_server_that_dies_while_nobody_asks_costs_nobody_anything(stand: Stand) -> None:
     stand.text("stub", "echo")
     pid = stand.kill("stub")
+    until(lambda: not stand.hub.status()["servers"]["stub"]["is_open"], "the bridge has seen its end")
     assert stand.text("stub", "echo", "x") == "echo: x"
     assert stand.pid("stub") != pid
 

@@ -92,9 +92,8 @@ class Effects:
         is_duty = duty != text and not support.denies(duty) and language.words["remembering"].isdisjoint(words_in(intent.text))
         if is_duty:  # "note down that I must pay the rent", and not "that we should never water the cactus"
             return self._add_task(scene, replace(intent, parts={"task": duty}, context=""))
-        first = words_in(text)[:1]
-        if set(first) & language.words["leading"] or not word_forms.content_words(text, self._ignored)[1:]:
-            return ask_back(language, "sure_remember", fact=text if intent.text in text else intent.text.strip(" .!"))
+        if set(words_in(text)[:1]) & language.words["leading"]:  # "on the books", of "keep that on the books"
+            return ask_back(language, "sure_remember", fact=intent.text.strip(" .!"))
         return do(tool_call("remember", text=text[:1].upper() + text[1:]), intent)
 
     def _do_that(self, scene: Scene, intent: Intent) -> Plan | None:
