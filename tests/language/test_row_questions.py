@@ -176,3 +176,16 @@ def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
 def test_a_thing_and_a_month_are_the_sum_of_their_rows(question: str, value: str) -> None:
     found = ask(question)
     assert (found.value.split(" ")[0] if found is not None else "") == value
+
+
+def test_columns_of_days_and_of_names_with_a_number_are_not_added_up() -> None:
+    goods = "| thing | price until |\n|---|---|\n| washing machine | May 2028 |\n| fridge | Sept 2026 |\n| oven | Jan 2023 |\n"
+    plots = "plot,name,joined\n19A,Maureen,2004\n19B,Joe,2011\n20,Samir,2022\n"
+    for question, ref, text in (
+        ("how much was the washing machine", "box://goods.md", goods),
+        ("who has not paid for their plot", "box://plots.csv", plots),
+        ("how much in total for the plots", "box://plots.csv", plots),
+    ):
+        request = read_request(question, ALL.english, ALL.english.function_words, month_of)
+        tables = read_tables(ref, ref, text)
+        assert tables and (request is None or row_plans.answer(request, tables, TODAY, month_of, lambda one, other: 0.0) is None)

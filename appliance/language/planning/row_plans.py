@@ -131,6 +131,8 @@ def _find_operation(said: str, language: Language) -> tuple[RowOperation, str, s
         if name not in OPERATIONS:
             continue
         operation = RowOperation(name)
+        if operation in ADDED and language.expression("asks_who").search(said):
+            continue  # "who has not paid for it?"
         for phrase in phrases:
             if operation in BY_FIRST_WORD:
                 place, length = (0, 0) if first == phrase else (-1, 0)  # weaker than any other
@@ -299,6 +301,9 @@ def _compare_days(
 def _column_of(request: RowRequest, table: RowTable, near: Nearness) -> int:
     """The column of numbers that is meant: named by the question, the only one, or the one nearest to what it asks; -1 for none."""
     numeric = table.numeric()
+    if request.operation in ADDED:  # "May 2028" and "Sept 2026", years, or plots 19A and 19B, are no amounts
+        numeric = [place for place in numeric if len({_unit(cell) for cell in table.column(place)} - {""}) <= 1]
+        numeric = [place for place in numeric if not all(YEAR.fullmatch(cell) for cell in table.column(place) if cell)]
     named = [
         place for place in numeric if table.columns[place] and any(_is_in(word, table.columns[place]) for word in request.words)
     ]
@@ -314,11 +319,16 @@ def _column_of(request: RowRequest, table: RowTable, near: Nearness) -> int:
     return first[1] if first[0] >= max(COLUMN_NEAR, second[0] + NEARER) else -1
 
 
+def _unit(cell: str) -> str:
+    """What stands beside the number in a cell."""
+    return re.sub(r"[\d.,'’\s−-]+", "", cell)
+
+
 def _written(number: float, column: str, row: TableRow, place: int) -> str:
     """A number with the unit that its cells have, else with the name of its column."""
     plain = f"{number:,.2f}" if number % 1 else f"{number:,.0f}"
     plain = plain if HUNDREDTHS.search(_cell(row, place)) or "." not in plain else plain.rstrip("0")
-    unit = re.sub(r"[\d.,'’\s−-]+", "", _cell(row, place))
+    unit = _unit(_cell(row, place))
     return f"{plain} {unit}" if unit else f"{plain} ({column.replace('_', ' ')})" if column else plain
 
 
