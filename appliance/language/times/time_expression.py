@@ -371,11 +371,12 @@ class _Sentence:
             if not kinds and word.lower().endswith(("'s", "’s")) and (entry := self._lexicon.match([word.lower()[:-2]])):
                 kinds = entry.kinds.keys() & (TIMELY | {"unsure"})
             is_sure = "unsure" not in kinds
-            is_beside = self._stands_beside(at) or "ahead" in kinds and self._stands_beside(at - 1)
+            is_compound = at > 1 and "dash" in self._tokens[at - 1].kinds  # "Tokio-Zeit"
+            is_beside = self._stands_beside(at) or "ahead" in kinds and self._stands_beside(at - (2 if is_compound else 1))
             signs = (
                 is_sure and TIMELY & kinds and not {"time", "length"} <= kinds,
                 BEFORE_NUMBERS & kinds and "link" not in kinds and "number" in behind and "length" not in behind,
-                "next" in kinds and "unit" in behind or "of_time" in kinds,
+                "next" in kinds and "unit" in behind,
                 not has_hour and PARTS & kinds and self._is_behind(at, AT),
                 not has_hour and said and {"after", "around", "before"} & kinds and "link" not in kinds and self._stands_beside(at),
                 is_regular and "length" in kinds and at not in self._spans and ("long" in behind or self._is_behind(at, FOR)),
@@ -383,8 +384,11 @@ class _Sentence:
                 {"until", "start", "except"} & kinds and "link" not in kinds and self._stands_beside(at),
                 is_regular and is_sure and "until" in kinds and "link" not in kinds,
                 is_regular and {"except", "start"} & kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
+                "length" in kinds and at not in self._spans and self._is_clause(at),
+                not has_hour and "dot_clock" in kinds and self._stands_beside(at),  # "tuesday 11.15"
+                "before" in kinds and "link" not in kinds and at > 0 and self._is_unit(at - 1),  # "a week's notice"
                 self._is_torn(at),
-                at == rest[0] and aside and ({"and", "or"} & kinds or not has_hour and "at" in kinds),
+                at == rest[0] and aside and ({"and", "or"} & kinds or not has_hour and {"at", "by"} & kinds),
                 word in aside.split() and (word.isdigit() or "ahead" in kinds),
             )
             if any(signs):
@@ -405,6 +409,17 @@ class _Sentence:
         joins = {"and", "or", "comma", "dash"}
         is_before = bool(joins & after.keys()) and any(a == at + 2 for a, _ in self._when)
         return is_behind or is_before or bool(joins & before.keys()) and any(b == at - 1 for _, b in self._when)
+
+    def _is_unit(self, at: int) -> bool:
+        """Whether a token is a length of time, or one with an ending: "week's"."""
+        token = self._tokens[at]
+        entry = self._lexicon.match([self._said[token.start : token.end].lower().replace("’", "'").removesuffix("'s")])
+        return "length" in token.kinds or entry is not None and "unit" in entry.kinds
+
+    def _is_clause(self, at: int) -> bool:
+        """Whether a token stands alone between marks: "21 days" of "at half nine, 21 days, then stop"."""
+        sides = [self._tokens[one].kinds.keys() if 0 <= one < len(self._tokens) else {"stop"} for one in (at - 1, at + 1)]
+        return all({"comma", "stop", "dash"} & side for side in sides) and at > 0
 
     def _aside(self, rest: Sequence[int]) -> str:
         """What a text begins with that is not what the time is linked to: "at close of business on Friday to pay"."""
