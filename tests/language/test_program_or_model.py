@@ -1019,3 +1019,16 @@ def test_a_length_alone_is_a_timer(ask: Any, said: str, is_set: bool) -> None:
 def test_the_time_of_what_stands_around_a_request_is_not_taken_where_it_names_its_own(ask: Any) -> None:
     steps, _, tools = ask("passport runs out in march, remind me mid january to renew it")
     assert tools.called == [] and text_of(steps).startswith("When should I remind you")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "remind me tomorrow, no wait, friday at 3 to call",
+        "erinnere mich morgen, nein, am Freitag um 3 an den Anruf",
+        "rappelle-moi demain, non attends, vendredi à 15 h d'appeler",
+    ],
+)
+def test_a_time_that_is_taken_back_in_the_same_breath_sets_nothing(ask: Any, said: str) -> None:
+    _, _, tools = ask(said)
+    assert tools.called == []

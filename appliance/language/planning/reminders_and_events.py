@@ -35,6 +35,7 @@ from appliance.language.word_forms import without_possessive
 from appliance.records import Outcome, ThreadState
 
 REFUSED = 400
+ASIDES = ("no", "aside")
 MOST_SEVERAL, MOST_JOINTS = 4, 6  # reminders in one sentence, and places at which it may be parted
 EARLY = ("alarm", "wake")  # in which a bare hour is in the morning
 MOST_THING = 12  # words of what a pronoun means
@@ -204,6 +205,7 @@ class Reminders:
                     continue
                 sides = zip(*((piece.startswith(one.when), piece.endswith(one.when)) for piece, one in zip(pieces, read)))
                 is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
+                is_whole = is_whole and all(self._router.cue(one.text, ASIDES) is None for one in read)  # "tomorrow, no wait, at 5"
                 found += [read] if is_whole and any(map(all, sides)) else []
             if found:
                 return found[0] if len(found) == 1 else ()

@@ -53,6 +53,7 @@ PARTS = frozenset({"part", "in_part", "noon"})
 EVENT_ENDS = frozenset({"link", "comma", "colon", "stop", "filler"})
 AT = frozenset({"at", "by", "before", "after", "around", "until", "in"})
 FOR = frozenset({"for"})
+BREAKS = frozenset({"comma", "stop", "dash"})
 LEADING = frozenset({"the", "next", "coming", "around"})
 BEFORE_NUMBERS = frozenset({"at", "by", "before", "after", "around", "until", "past"})
 
@@ -418,8 +419,11 @@ class _Sentence:
 
     def _is_clause(self, at: int) -> bool:
         """Whether a token stands alone between marks: "21 days" of "at half nine, 21 days, then stop"."""
-        sides = [self._tokens[one].kinds.keys() if 0 <= one < len(self._tokens) else {"stop"} for one in (at - 1, at + 1)]
-        return all({"comma", "stop", "dash"} & side for side in sides) and at > 0
+        behind = at + 1
+        while behind < len(self._tokens) and {"filler", "only"} & self._tokens[behind].kinds.keys():
+            behind += 1
+        ends = behind == len(self._tokens) or bool(BREAKS & self._tokens[behind].kinds.keys())
+        return ends and at > 0 and bool(BREAKS & self._tokens[at - 1].kinds.keys())
 
     def _aside(self, rest: Sequence[int]) -> str:
         """What a text begins with that is not what the time is linked to: "at close of business on Friday to pay"."""
