@@ -154,6 +154,9 @@ class Busy(Unavailable):
 HttpStage = Literal["authorities", "connect", "tls", "request", "hang-up", "silence", "answer", "body"]
 
 
+NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
+
+
 class HttpError(Unavailable):
     """A server could not be asked by HTTP, or its answer is not whole; `stage` says how far it came, `why` in few words.
 
@@ -166,6 +169,11 @@ class HttpError(Unavailable):
         super().__init__(message, hint=hint, outcome=outcome)
         self.stage: HttpStage = stage
         self.why = why
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether some of the request may have reached the server."""
+        return self.stage not in NOT_SENT
 
 
 class DiskFault(Unavailable):

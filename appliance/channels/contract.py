@@ -6,18 +6,32 @@ a repeat, which group a room is and where an attachment is kept is `channels.gat
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from appliance.clock import CancelToken
-from appliance.errors import DeadlineExceeded, Lost
+from appliance.errors import DeadlineExceeded, HttpError, Lost
 from appliance.records import Marked, Outbound
 
 MAX_ATTACHMENTS = 20
 REPEAT = "(This may be a repeat.)"  # begins a text that the service may have already
 UNCERTAIN = (Lost, DeadlineExceeded)  # errors that leave open whether it has
+
+
+@contextmanager
+def lost_when_sent(name: str) -> Iterator[None]:
+    """Lost in place of an error after which a service may have what was sent; one before that passes."""
+    try:
+        yield
+    except HttpError as error:
+        if not error.may_have_arrived:
+            raise
+        raise Lost(f"{name} may have it: {error.message}") from None
+    except DeadlineExceeded as error:
+        raise Lost(f"{name} may have it: {error.message}") from None
 
 
 class Attached(Struct, frozen=True):

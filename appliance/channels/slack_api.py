@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from appliance.channels.contract import lost_when_sent
 from appliance.clock import monotonic_s
-from appliance.errors import Busy, DeadlineExceeded, HttpError, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.errors import Busy, HttpError, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
 from appliance.text import urls
 
 CALL_S, FILE_S = 30.0, 120.0
 MAX_ANSWER = 4 * 1024 * 1024
-NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 WAITING = ("ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout")
 TOKENS = ("invalid_auth", "account_inactive", "token_revoked", "token_expired", "not_authed")
 GONE = ("channel_not_found", "user_not_found", "is_archived", "not_in_channel", "thread_not_found")
@@ -65,7 +65,7 @@ class SlackApi:
     ) -> bytes:
         deadline = Deadline(monotonic_s() + limit_s, f"Slack ({what})")
         try:
-            with self._session.ask(urls.parse(url), headers, body, by=deadline) as answer:
+            with lost_when_sent("Slack"), self._session.ask(urls.parse(url), headers, body, by=deadline) as answer:
                 if answer.status_code == 429:
                     after = answer.headers.get("retry-after", "")
                     raise Busy(f"Slack: too many calls of {what}", retry_s=float(after) if after.isdecimal() else 5.0)
@@ -74,11 +74,7 @@ class SlackApi:
                     raise kind(f"Slack answers {answer.status_code} to {what}")
                 data, is_cut = answer.body(most)
         except HttpError as error:
-            if error.stage in NOT_SENT:
-                raise Busy(error.message, retry_s=60) from None
-            raise Lost(f"Slack may have it: {error.message}") from None
-        except DeadlineExceeded as error:
-            raise Lost(f"Slack may have it: {error.message}") from None
+            raise Busy(error.message, retry_s=60) from None
         if is_cut:
             raise TooLarge(f"{what} has more than {most} bytes")
         return data

@@ -23,7 +23,6 @@ from appliance.text.plain_line import plain_line
 MAX_ANSWER, MAX_STATES = 256 * 1024, 8 * 1024 * 1024
 MAX_NAMES, MAX_NAME, MAX_SPEECH = 5000, 80, 1000
 SECRET = "secret:"
-NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 CODE = re.compile("[a-z_]{1,40}")
 AREAS = json.dumps({"template": "{{ areas() | map('area_name') | list | tojson }}"}).encode()
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -89,7 +88,7 @@ class HomeAssistant(Lookup):
         try:
             data = self.ask(url, cancel, MAX_ANSWER, headers=self._headers(), body=body)
         except (HttpError, DeadlineExceeded) as error:
-            if isinstance(error, HttpError) and error.stage in NOT_SENT:
+            if isinstance(error, HttpError) and not error.may_have_arrived:
                 raise
             hint = "look whether it was, before you say it again"
             raise Lost("Home Assistant did not answer: nobody knows whether it was done", hint=hint) from None

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from appliance.channels.connectors.push import shown
-from appliance.channels.contract import REPEAT, Connection
+from appliance.channels.contract import REPEAT, Connection, lost_when_sent
 from appliance.clock import monotonic_s
-from appliance.errors import BadInput, Busy, DeadlineExceeded, HttpError, Lost, NotFound, Refused, TooLarge, Unavailable
+from appliance.errors import BadInput, Busy, NotFound, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
@@ -25,7 +25,6 @@ SECRET = "secret:"
 TOPIC = re.compile(r"[\w-]{1,64}", re.ASCII)
 SEND_S = 15.0
 HIGH = 4  # of five priorities
-NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 LONGEST_S = 3600
 
 
@@ -66,15 +65,10 @@ class Ntfy(Connection):
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         body = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace") if given else None
         name = target.authority
+        by = Deadline(monotonic_s() + SEND_S, name)
         try:
-            with self._http.ask(target, headers, body, by=Deadline(monotonic_s() + SEND_S, name)) as answer:
+            with lost_when_sent(name), self._http.ask(target, headers, body, by=by) as answer:
                 status, after = answer.status_code, answer.headers.get("retry-after", "")
-        except HttpError as error:
-            if error.stage in NOT_SENT:
-                raise
-            raise Lost(f"{name} may have it: {error.message}") from None
-        except DeadlineExceeded as error:
-            raise Lost(f"{name} may have it: {error.message}") from None
         except NotFound as error:  # of its name: without a network nobody knows it
             raise Unavailable(error.message, hint=error.hint) from None
         if status == 429:

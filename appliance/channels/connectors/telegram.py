@@ -52,7 +52,6 @@ MAX_SHOWN = 1500  # of what is to be approved
 PAUSE_S = 1.0
 ASKED = 200  # buttons that are known
 GROUPS = ("group", "supergroup")
-NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 FILES = ("document", "video", "audio", "voice", "animation", "video_note", "sticker")
 
 
@@ -121,7 +120,7 @@ class TelegramApi:
                 data, is_cut = answer.body(most)
                 status = answer.status_code
         except HttpError as error:
-            if error.stage in NOT_SENT:
+            if not error.may_have_arrived:
                 raise Busy(f"{self.name} cannot be reached: {error.stage}", retry_s=60) from None
             raise Lost(f"{self.name} may have {what}: it broke off ({error.stage})") from None
         except DeadlineExceeded:

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated
 
-from appliance.channels.contract import Connection, Received, Running
+from appliance.channels.contract import Connection, Received, Running, lost_when_sent
 from appliance.clock import monotonic_s, now_ms
-from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, HttpError, Lost, NotFound, Refused, TooLarge, Unavailable
+from appliance.errors import BadInput, Busy, Conflict, NotFound, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpSession
@@ -28,7 +28,6 @@ MAX_SEEN = 10_000
 MAX_TEXT = 10_240
 SEND_S = 20.0
 MIN_SECRET = 16
-NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
 FINAL = (400, 401, 403, 404, 405, 410, 413, 415, 422)
 
 
@@ -128,15 +127,9 @@ class Webhook(Connection):
             "X-Owlbox-Signature": sign(self._find_secret(self._key), message_id, timestamp, body),
         }
         target = urls.parse(self._url)
-        try:
-            with self._http.ask(target, headers, body, by=Deadline(monotonic_s() + SEND_S, target.authority)) as answer:
-                status = answer.status_code
-        except HttpError as error:
-            if error.stage in NOT_SENT:
-                raise
-            raise Lost(f"{target.authority} may have it: {error.message}") from None
-        except DeadlineExceeded as error:
-            raise Lost(f"{target.authority} may have it: {error.message}") from None
+        by = Deadline(monotonic_s() + SEND_S, target.authority)
+        with lost_when_sent(target.authority), self._http.ask(target, headers, body, by=by) as answer:
+            status = answer.status_code
         if status in FINAL:
             raise Refused(f"{target.authority} answered {status}", hint="look at channels.webhook.url and its secret")
         if status == 429:
