@@ -250,8 +250,8 @@ class MessagePlanner:
         kind = self._router.kind(scene.text, language)
         form = answers.form_of(words, kind, scene, language)
         asks = form != "talk"
-        worked_out = self._rows.make(scene, language) or self._notes.read_day(scene.text, language, self._now()) if asks else None
-        if worked_out := worked_out or (self.effects.calendar.answer(scene.text, language) if asks else None):
+        of_rows = self._rows.make(scene, language) or self._notes.read_day(scene.text, language, self._now()) if asks else None
+        if asks and (worked_out := of_rows or self.effects.calendar.answer(scene.text, language)) is not None:
             return worked_out
         own = set(words_in(expression("asks_how_anybody").sub("", scene.text))) & language.words["own"]
         own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody

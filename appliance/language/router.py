@@ -58,7 +58,7 @@ ORDER = (
     *("done_maybe", "beyond_web", "asking", "list_of", "tell_of", "polite", "spelling", "summary", "translation", "text"),
     *("about", "asking_for"),
     *BEYOND[1:],
-    *("append_maybe", "done_told", *NAMED, "needed", "event_when"),
+    *("append_maybe", "done_told", *NAMED, "needed"),
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 SPANNING = (

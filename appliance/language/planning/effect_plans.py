@@ -72,12 +72,20 @@ class Effects:
         asked = self._router.cue(scene.text, OF_DEVICES) if self._has_home() else None
         if asked is not None and (plan := self.make(scene, asked)) is not None:
             return plan
-        intent = self._router.cue(scene.text, OF_CALENDAR)
-        if intent is None and (last := self._router.cue(scene.last_question, ("agenda",))) is not None:
-            said = words_in(scene.text)
-            linked = said[1:] if set(said[:1]) & last.language.words["links"] else said
-            intent = replace(last, parts={"day": " ".join(linked)}) if linked else None
-        return self.make(scene, intent) if intent is not None and self.calendar.is_known() else None
+        if not self.calendar.is_known():
+            return None
+        intent = self._router.cue(scene.text, OF_CALENDAR) or self._ask_day_again(scene)
+        return None if intent is None else self.make(scene, intent)
+
+    def _ask_day_again(self, scene: Scene) -> Intent | None:
+        """What is on on a day that is named alone behind a question which the calendar answered: "and on Friday?"."""
+        language, last = self._router.languages.detect(scene.text, scene.last_question)[0], scene.last_question
+        said = words_in(scene.text)
+        day = " ".join(said[1:] if set(said[:1]) & language.words["links"] else said)
+        if not last or not day or self.calendar.span(day, language) is None:
+            return None
+        is_asked = self._router.cue(last, ("agenda",)) is not None or self.calendar.answer(last, language) is not None
+        return Intent("agenda", language, {"day": day}, scene.text) if is_asked else None
 
     def stored_memories(self) -> list[tuple[str, str]]:
         """What the person asked to be remembered, oldest first: references and texts."""
@@ -360,7 +368,6 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
     "cancel": Effects._cancel_reminder,
     "agenda": lambda self, scene, intent: self.calendar.show_days(scene, intent),
-    "event_when": lambda self, scene, intent: self.calendar.say_when(scene, intent),
     "event": lambda self, scene, intent: self.calendar.add(scene, intent),
     "event_move": lambda self, scene, intent: self.calendar.move(scene, intent),
     "event_gone": lambda self, scene, intent: self.calendar.remove(scene, intent),

@@ -15,15 +15,7 @@ from appliance.language import items
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Plan, Say, Scene, ask_back
 from appliance.language.planning.reminders_and_events import Reminders
-from appliance.language.router import (
-    ANSWERS,
-    COURTESIES,
-    ORDER,
-    Intent,
-    Router,
-    is_question,
-    says_when,
-)
+from appliance.language.router import ANSWERS, COURTESIES, ORDER, Intent, Router, is_question, says_when
 from appliance.records import Asked, Outcome
 
 MAX_NAME = 100

@@ -439,14 +439,6 @@ class CalendarPlans:
 
         return Do(tool_call("list_schedules", status="active", soonest=True, limit=100), told)
 
-    def say_when(self, scene: Scene, intent: Intent) -> Plan | None:
-        """When the next event of this name is; None where there is none."""
-        found = self.find(intent.parts["what"])
-        if not found:
-            return None
-        lines = [self._line(one, intent.language) for one in found[:1]]
-        return Say("\n".join(lines).removeprefix("- "), state=ThreadState(quoted=(found[0].ref,)))
-
     def answer(self, question: str, language: Language) -> Say | None:
         """What events say to a question in any words, None for nothing: those of the day it names which share a word with it, else
         the next one that has all its words, behind the day that it is said to be after."""
